@@ -1,0 +1,114 @@
+"""Record: bytes at a position. Event: a decoded fact. And the CloudEvents headers between them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Headers = list[tuple[str, bytes | None]]
+
+SPEC_VERSION = b"1.0"
+SOURCE = b"/stream/outbox"
+CONTENT_TYPE = b"application/avro"
+
+
+@dataclass(slots=True)
+class Record:
+    """What the broker gave us at one position: bytes, not yet trusted.
+
+    `timestamp` is the broker's, in milliseconds since 1970; `headers` keep order and duplicates.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp: int
+
+    @property
+    def position(self) -> str:
+        """`orders[3]@1207`, as the logs name a record."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+@dataclass(slots=True)
+class Event:
+    """A decoded fact, as a handler gets it. `time` is when it happened, in UTC."""
+
+    id: uuid.UUID
+    type: str
+    key: str | None
+    time: datetime
+    data: dict[str, Any]
+    headers: Sequence[tuple[str, bytes | None]]
+    topic: str
+    partition: int
+    offset: int
+
+
+def cloud_headers(event_id: str, type: str, time: datetime) -> Headers:
+    """The CloudEvents headers (binary mode of the Kafka protocol binding) of one published event."""
+    return [
+        ("ce_specversion", SPEC_VERSION),
+        ("ce_id", event_id.encode()),
+        ("ce_source", SOURCE),
+        ("ce_type", type.encode()),
+        ("ce_time", time.astimezone(UTC).isoformat().encode()),
+        ("content-type", CONTENT_TYPE),
+    ]
+
+
+def header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:
+    """The first header of that name as text, or None where there is none or it is no UTF-8 text."""
+    for found, value in headers:
+        if found == name:
+            try:
+                return value.decode() if value is not None else None
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def event_id_of(record: Record) -> uuid.UUID:
+    """The record's event id; without a usable `ce_id`, an id made from its position."""
+    text = header(record.headers, "ce_id")
+    if text is not None:
+        try:
+            return uuid.UUID(text)
+        except ValueError:
+            pass
+    return uuid8(f"{record.topic}\x1f{record.partition}\x1f{record.offset}".encode())
+
+
+def named_event_id(type: str, id: str) -> uuid.UUID:
+    """The event id of a caller's own id: UUIDv8 of sha256(type, 0x1f, id).
+
+    The same in SQL (`stream.event_id`), so that a caller's retry is one event from either side.
+    """
+    return uuid8(f"{type}\x1f{id}".encode())
+
+
+def uuid8(content: bytes) -> uuid.UUID:
+    """A UUIDv8 (RFC 9562) from the first 16 bytes of the content's SHA-256."""
+    digest = bytearray(hashlib.sha256(content).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = digest[8] & 0x3F | 0x80
+    return uuid.UUID(bytes=bytes(digest))
+
+
+def event_time(headers: Sequence[tuple[str, bytes | None]], timestamp_ms: int) -> datetime:
+    """`ce_time` in UTC; where it is missing or no time, the broker's timestamp, clamped to what a date holds."""
+    text = header(headers, "ce_time")
+    if text is not None:
+        try:
+            time = datetime.fromisoformat(text)
+            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    return datetime.fromtimestamp(min(max(timestamp_ms, 0), 253402300799000) / 1000, UTC)
