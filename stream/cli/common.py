@@ -1,0 +1,85 @@
+"""What every command shares: its Config, and how an error leaves the process."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from stream.config import Config
+from stream.errors import UsageError
+from stream.project import Project
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def project_option(command: F) -> F:
+    return click.option(
+        "--project",
+        "project_dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("."),
+        show_default="the current folder",
+        help="The folder that holds consumers/ and schemas/.",
+    )(command)
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --project, --bootstrap-server, --database-url, --prefix and -X; the command gets `config`."""
+
+    @project_option
+    @click.option("--bootstrap-server", metavar="HOST:PORT", help="Kafka. [env: KAFKA_BOOTSTRAP_SERVERS]")
+    @click.option("--database-url", metavar="URL", help="PostgreSQL. [env: DATABASE_URL; better there than in argv]")
+    @click.option("--prefix", help="Stands before every topic, group and client id. [env: STREAM_PREFIX]")
+    @click.option("-X", "properties", multiple=True, metavar="KEY=VALUE", help="A TLS or SASL setting of librdkafka.")
+    @functools.wraps(command)
+    def with_config(
+        *args: Any,
+        project_dir: Path,
+        bootstrap_server: str | None,
+        database_url: str | None,
+        prefix: str | None,
+        properties: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        config = Config.load(
+            project_dir,
+            bootstrap_servers=bootstrap_server,
+            database_url=database_url,
+            prefix=prefix,
+            kafka=dict(_pair(text) for text in properties),
+        )
+        return command(*args, config=config, **kwargs)
+
+    return with_config
+
+
+def format_option(*formats: str) -> Callable[[F], F]:
+    """--format, with the first as the default."""
+    return click.option("--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True)
+
+
+def project_of(config: Config) -> Project:
+    return Project(config.project)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout; times are RFC 3339 already."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def say(message: str) -> None:
+    """A line for people: on stderr, so that stdout holds data only."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise UsageError(f"-X: expected KEY=VALUE, got {text!r}")
+    return name, value

@@ -1,0 +1,166 @@
+"""Where everything is: one frozen Config from flags > environment > stream.toml > the running embedded stack."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stream.errors import UsageError
+
+FILE = "stream.toml"
+FILE_KEYS = frozenset({"bootstrap_servers", "database_url", "prefix", "smtp_url", "kafka"})
+
+# librdkafka settings a user may pass: transport security and nothing that loads code or runs a shell
+# (`plugin.library.paths` loads shared objects, `sasl.kerberos.kinit.cmd` is a shell command).
+KAFKA_SETTINGS = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+        "client.rack",
+        "broker.address.family",
+    }
+)
+SECRETS = ("sasl.password", "ssl.key.password")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Validated settings of one process. `prefix` stands before every topic, group and client id on Kafka."""
+
+    project: Path
+    bootstrap_servers: str = field(repr=False)
+    database_url: str = field(repr=False)
+    prefix: str = ""
+    smtp_url: str | None = field(default=None, repr=False)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def load(
+        cls,
+        project: Path,
+        *,
+        bootstrap_servers: str | None = None,
+        database_url: str | None = None,
+        prefix: str | None = None,
+        kafka: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
+        quiet: bool = False,
+    ) -> Config:
+        """Read the settings of `project`; raises UsageError naming what is missing or wrong, and where."""
+        project = project.resolve()
+        file = _read_file(project / FILE)
+        bootstrap = bootstrap_servers or environ.get("KAFKA_BOOTSTRAP_SERVERS") or file.get("bootstrap_servers")
+        url = database_url or _secret(environ, "DATABASE_URL") or file.get("database_url")
+        if not bootstrap or not url:
+            found = _running_stack(project, quiet=quiet)
+            bootstrap, url = bootstrap or found[0], url or found[1]
+        return cls(
+            project=project,
+            bootstrap_servers=_text("bootstrap_servers", bootstrap),
+            database_url=_checked_url(_text("database_url", url)),
+            prefix=_text("prefix", prefix or environ.get("STREAM_PREFIX") or file.get("prefix", "")),
+            smtp_url=_optional("smtp_url", _secret(environ, "STREAM_SMTP_URL") or file.get("smtp_url")),
+            kafka=_kafka_settings(file.get("kafka", {}), environ, kafka or {}),
+        )
+
+
+def shown_address(url: str) -> str:
+    """`host:port/database` of a database URL or conninfo: what may be shown; never user or password."""
+    if "://" not in url:
+        parts = dict(part.split("=", 1) for part in url.split() if "=" in part)
+        host, port, name = parts.get("host", "localhost"), parts.get("port", "5432"), parts.get("dbname", "")
+    else:
+        split = urlsplit(url)
+        try:
+            host, port, name = split.hostname or "localhost", str(split.port or 5432), split.path.lstrip("/")
+        except ValueError:
+            host, port, name = split.hostname or "localhost", "?", split.path.lstrip("/")
+    return f"{host}:{port}/{name}"
+
+
+def _read_file(path: Path) -> dict[str, object]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    unknown = set(content) - FILE_KEYS
+    if unknown:
+        raise UsageError(f"{path}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(FILE_KEYS))}")
+    return content
+
+
+def _running_stack(project: Path, *, quiet: bool) -> tuple[str, str]:
+    from stream import stack
+
+    addresses = stack.running(project)
+    if addresses is None:
+        raise UsageError(
+            "no broker and database given, and no stack of this project is running",
+            hint="stream stack up   (or set KAFKA_BOOTSTRAP_SERVERS and DATABASE_URL)",
+        )
+    if not quiet:
+        print(f"using this project's stack: Kafka {addresses.bootstrap_servers}, "
+              f"PostgreSQL {shown_address(addresses.database_url)}", file=sys.stderr)
+    return addresses.bootstrap_servers, addresses.database_url
+
+
+def _secret(environ: Mapping[str, str], name: str) -> str | None:
+    """The variable's value, or the content of the file that `<name>_FILE` names."""
+    if environ.get(name):
+        return environ[name]
+    path = environ.get(f"{name}_FILE")
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"{name}_FILE: {error}") from error
+
+
+def _kafka_settings(file: object, environ: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(file, dict):
+        raise UsageError(f"{FILE}: [kafka] must be a table, got {type(file).__name__}")
+    settings = {str(name): str(value) for name, value in file.items()}
+    for name in KAFKA_SETTINGS:
+        variable = "STREAM_KAFKA_" + name.replace(".", "_").upper()
+        value = _secret(environ, variable) if name in SECRETS else environ.get(variable)
+        if value:
+            settings[name] = value
+    settings |= flags
+    refused = set(settings) - KAFKA_SETTINGS
+    if refused:
+        raise UsageError(
+            f"Kafka setting {', '.join(sorted(refused))} is not allowed; allowed are {', '.join(sorted(KAFKA_SETTINGS))}"
+        )
+    return settings
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: expected text, got {type(value).__name__}")
+    return value
+
+
+def _optional(name: str, value: object) -> str | None:
+    return None if value is None else _text(name, value)
+
+
+def _checked_url(url: str) -> str:
+    if "://" in url and not url.startswith(("postgresql://", "postgres://")):
+        raise UsageError(f"DATABASE_URL: expected postgresql://..., got {urlsplit(url).scheme}://...")
+    return url

@@ -1,0 +1,153 @@
+"""Topics as the cluster has them: reachable, present, created, described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from stream.config import Config
+from stream.errors import Unreachable
+from stream.kafka.settings import client_settings
+from stream.topics import Topic
+
+REACH_TIMEOUT_S = 8.0
+
+
+def admin(config: Config) -> AdminClient:
+    """A new admin client. Make one for each look: one that outlived a broker restart can abort the process."""
+    return AdminClient(client_settings(config, "stream-admin"))
+
+
+def check_reachable(config: Config) -> None:
+    """Raise Unreachable within ten seconds where no broker of `bootstrap_servers` answers."""
+    try:
+        admin(config).list_topics(timeout=REACH_TIMEOUT_S)
+    except KafkaException as error:
+        raise unreachable(config, error) from None
+
+
+def unreachable(config: Config, error: KafkaException) -> Unreachable:
+    return Unreachable(
+        f"Kafka at {config.bootstrap_servers} does not answer: {error.args[0].str()}",
+        hint="stream stack status   (or check KAFKA_BOOTSTRAP_SERVERS)",
+    )
+
+
+def partition_counts(config: Config) -> dict[str, int]:
+    """Logical topic name -> number of partitions, for the topics under this prefix."""
+    try:
+        found = admin(config).list_topics(timeout=REACH_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise unreachable(config, error) from None
+    return {
+        name.removeprefix(config.prefix): len(topic.partitions)
+        for name, topic in found.items()
+        if name.startswith(config.prefix) and topic.error is None
+    }
+
+
+def create_topics(config: Config, topics: Iterable[Topic]) -> None:
+    """Create the topics; one that is there already is left as it is. Raises KafkaException on anything else."""
+    new = [
+        NewTopic(
+            config.prefix + topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication or -1,
+            config=topic_config(topic),
+        )
+        for topic in topics
+    ]
+    if not new:
+        return
+    for future in admin(config).create_topics(new, operation_timeout=15).values():
+        try:
+            future.result(timeout=20)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def topic_config(topic: Topic) -> dict[str, str]:
+    """The broker's settings of a topic of ours. The broker stamps the time: an old one would fall to retention."""
+    config = {"message.timestamp.type": "LogAppendTime"}
+    if topic.retention_ms is not None:
+        config["retention.ms"] = str(topic.retention_ms)
+    if topic.min_insync is not None:
+        config["min.insync.replicas"] = str(topic.min_insync)
+    if topic.cleanup is not None:
+        config["cleanup.policy"] = topic.cleanup
+    return {**config, **topic.config}
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """What the relay asks of a topic before it produces: its size limit, or why it cannot be used."""
+
+    max_message_bytes: int
+    problem: str | None = None
+
+
+class TopicLookup:
+    """An answer under way about one topic: whether it exists and its `max.message.bytes`. Never blocks."""
+
+    def __init__(self, config: Config, topic: str) -> None:
+        client = admin(config)
+        name = config.prefix + topic
+        self._client = client  # the futures need it alive
+        self._described: Future[object] = client.describe_topics(
+            TopicCollection([name]), request_timeout=5
+        )[name]
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        self._configs: Future[Mapping[str, ConfigEntry]] = client.describe_configs([resource], request_timeout=5)[
+            resource
+        ]
+
+    def result(self) -> TopicState | None:
+        """None while the answer is under way."""
+        if not (self._described.done() and self._configs.done()):
+            return None
+        try:
+            self._described.result()
+            value = self._configs.result()["max.message.bytes"].value
+        except KafkaException as error:
+            reason = error.args[0]
+            missing = reason.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+            return TopicState(0, "the topic does not exist" if missing else reason.str())
+        return TopicState(int(value or 1048588))
+
+
+def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:
+    """Logical topic name -> the cluster's id of it; a topic that does not exist is left out."""
+    names = [config.prefix + topic for topic in topics]
+    ids = {}
+    for name, future in admin(config).describe_topics(TopicCollection(names), request_timeout=REACH_TIMEOUT_S).items():
+        try:
+            ids[name.removeprefix(config.prefix)] = str(future.result().topic_id)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise unreachable(config, error) from None
+    return ids
+
+
+def set_group_config(config: Config, group: str, settings: Mapping[str, str]) -> str | None:
+    """Set a consumer group's broker-side settings; returns the broker's reason where it refuses."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, config.prefix + group, incremental_configs=entries)
+    try:
+        admin(config).incremental_alter_configs([resource])[resource].result(timeout=REACH_TIMEOUT_S)
+    except KafkaException as error:
+        return str(error.args[0].str())
+    return None

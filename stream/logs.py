@@ -1,0 +1,36 @@
+"""Logs on stderr: text on a terminal, one JSON object a line elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def configure(level: str = "info", format: str | None = None) -> None:
+    """Set up logging for this process; `format` is text, json, or None to choose by where stderr goes."""
+    text = format == "text" or (format is None and sys.stderr.isatty())
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        if text
+        else structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if text else [structlog.processors.dict_tracebacks]),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    # librdkafka's own lines are repeated by error_cb; psycopg says "error ignored terminating Pipeline"
+    # for a failure that is reported already.
+    logging.getLogger("stream.librdkafka").setLevel(logging.CRITICAL)
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
