@@ -86,7 +86,7 @@ def _without_password(url: str, text: str) -> str:
 def query(name: str) -> LiteralString:
     """The SQL of `sql/queries/<name>.sql`."""
     text = files("stream").joinpath("sql", "queries", f"{name}.sql").read_text(encoding="utf-8")
-    return cast("LiteralString", text)
+    return text
 
 
 def migrations() -> Iterator[tuple[int, str, LiteralString]]:
@@ -95,7 +95,7 @@ def migrations() -> Iterator[tuple[int, str, LiteralString]]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".sql"):
             number, _, name = entry.name.removesuffix(".sql").partition("_")
-            yield int(number), name, cast("LiteralString", entry.read_text(encoding="utf-8"))
+            yield int(number), name, entry.read_text(encoding="utf-8")
 
 
 def applied(connection: Connection) -> set[int]:

@@ -19,7 +19,7 @@ _TOPIC_WIDE = frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError._AUTHENTICATION,
-        KafkaError.INVALID_TOPIC_EXCEPTION,
+        KafkaError.TOPIC_EXCEPTION,
     }
 )
 # The client gave the message back, the record was not judged: read it again from the table.
