@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 from stream import ConsumerGroup, Context, Event, PermanentError, StopGroup
 
-# This shop writes to everyone since its first order. A mail group that joins a running shop wants start="end",
-# or its first start writes to every customer of the past.
+# This shop writes to everyone since its first order. A mail group that joins a running shop wants
+# start="end", or its first start writes to every customer of the past.
 # batch=1, the default: a sent mail cannot be rolled back with a neighbour's failure.
 group = ConsumerGroup("email", topics=["orders", "invoices"], start="beginning", batch=1)
 
@@ -74,7 +74,9 @@ def send(
     The Message-ID is made from the event's id. If the process dies between the provider's answer and the
     commit, the same mail goes out again under the same Message-ID, and the provider or reader can drop it.
     """
-    customer = ctx.db.execute("select email from shop.customer where customer_id = %s", [customer_id]).fetchone()
+    customer = ctx.db.execute(
+        "select email from shop.customer where customer_id = %s", [customer_id]
+    ).fetchone()
     if customer is None:
         return ctx.skip("no address")
     message_id = f"<{event.id}@{SENDER.domain}>"

@@ -74,7 +74,7 @@ def issue(kind: str, event: Event, ctx: Context) -> None:
 
 
 def charged(lines: list[dict], currency: str) -> list[PrintedLine]:
-    """The lines that cost something; gifts and write-offs (price 0 or less) are neither charged nor printed."""
+    """The lines that cost something; gifts (price 0 or less) are neither charged nor printed."""
     return [
         PrintedLine(
             line["sku"],
