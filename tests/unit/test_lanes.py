@@ -1,0 +1,192 @@
+"""Lanes: no two records of a key run together, each key's run in order, and every record runs."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from stream.events import Record
+from stream.lanes import Lanes, Run, lane_of, size_of
+
+
+def record(offset: int, key: str | None = "a", partition: int = 0) -> Record:
+    return Record("orders", partition, offset, None if key is None else key.encode(), b"value", [], 0)
+
+
+def offsets(run: Run | None) -> list[int]:
+    return [] if run is None else [r.offset for r in run.records]
+
+
+def test_a_run_holds_each_keys_records_in_order_up_to_the_limit() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "b"), record(2, "a"), record(3, "b")])
+    assert offsets(lanes.take(3, now=0)) == [0, 2, 1]
+    assert lanes.take(3, now=0) is None  # both keys are busy
+
+
+def test_a_busy_key_holds_no_other_key() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "a")])
+    first = lanes.take(1, now=0)
+    lanes.add([record(2, "b")])
+    assert offsets(lanes.take(9, now=0)) == [2]
+    lanes.settle(first)
+    assert offsets(lanes.take(9, now=0)) == [1]
+
+
+def test_a_failed_record_waits_for_its_time_and_then_runs_alone() -> None:
+    lanes = Lanes()
+    failing, behind = record(0, "a"), record(1, "a")
+    lanes.add([failing, behind, record(2, "b")])
+    run = lanes.take(9, now=0)
+    lanes.settle(run, back=[failing, behind], hold=[(failing, 5.0)])
+    assert lanes.next_release() == 5.0
+    assert list(lanes.held()) == [failing]
+    assert lanes.take(9, now=4.9) is None
+    again = lanes.take(9, now=5.0)
+    assert (offsets(again), again.attempt) == ([0], 2)
+    lanes.settle(again)
+    then = lanes.take(9, now=5.0)
+    assert (offsets(then), then.attempt) == ([1], 1)
+
+
+def test_attempts_are_counted_per_failed_record() -> None:
+    lanes = Lanes()
+    failing = record(0)
+    lanes.add([failing])
+    for attempt in range(1, 5):
+        run = lanes.take(1, now=attempt)
+        assert run.attempt == attempt
+        lanes.settle(run, back=[failing], hold=[(failing, attempt + 1)])
+
+
+def test_a_try_that_was_not_made_counts_as_none() -> None:
+    lanes = Lanes()
+    failing = record(0)
+    lanes.add([failing])
+    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 0)])
+    lanes.settle(lanes.take(1, now=0), back=[failing])
+    assert lanes.take(1, now=0).attempt == 2
+
+
+def test_records_without_a_key_share_the_lane_of_their_partition() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, None, 0), record(1, None, 0), record(2, None, 1)])
+    assert offsets(lanes.take(1, now=0)) == [0]
+    assert offsets(lanes.take(9, now=0)) == [2]
+
+
+def test_a_dropped_partition_is_forgotten_but_what_runs_still_holds_its_key() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "a"), record(2, "b", partition=1)])
+    running = lanes.take(1, now=0)
+    lanes.drop("orders", 0)
+    lanes.add([record(0, "a")])  # the partition came back
+    assert offsets(lanes.take(9, now=0)) == [2]
+    lanes.settle(running)
+    assert offsets(lanes.take(9, now=0)) == [0]
+
+
+def test_a_dropped_failing_record_leaves_no_count_and_no_wait_behind() -> None:
+    lanes = Lanes()
+    failing = record(0)
+    lanes.add([failing])
+    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 100)])
+    lanes.drop("orders", 0)
+    lanes.add([record(0)])
+    run = lanes.take(1, now=0)
+    assert (offsets(run), run.attempt) == ([0], 1)
+
+
+class Schedule(RuleBasedStateMachine):
+    """Any order of adding, taking, settling with failures, waiting and dropping."""
+
+    runs = Bundle("runs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lanes = Lanes()
+        self.now = 0.0
+        self.offset = 0
+        self.running: list[Run] = []
+        self.generation = 0  # offsets below it were dropped
+        self.waiting: dict[object, list[int]] = {}  # what each lane must still run, in order
+        self.added: dict[int, Record] = {}
+
+    @rule(keys=st.lists(st.sampled_from(["a", "b", "c", None]), max_size=6))
+    def add(self, keys: list[str | None]) -> None:
+        new = [record(self.offset + n, key) for n, key in enumerate(keys)]
+        self.offset += len(new)
+        for r in new:
+            self.added[r.offset] = r
+            self.waiting.setdefault(lane_of(r), []).append(r.offset)
+        self.lanes.add(new)
+
+    @rule(limit=st.integers(1, 5), target=runs)
+    def take(self, limit: int) -> Run | None:
+        run = self.lanes.take(limit, self.now)
+        if run is None:
+            return None
+        assert 1 <= len(run.records) <= limit
+        busy = {lane_of(r) for other in self.running for r in other.records}
+        for key in {lane_of(r) for r in run.records}:
+            assert key not in busy, "two records of a key run together"
+            mine = [r.offset for r in run.records if lane_of(r) == key]
+            assert mine == self.waiting[key][: len(mine)], "out of order"
+        self.running.append(run)
+        return run
+
+    @rule(run=consumes(runs), failing=st.sets(st.integers(0, 5)), wait=st.floats(0, 10))
+    def settle(self, run: Run | None, failing: set[int], wait: float) -> None:
+        if run is None:
+            return
+        self.running.remove(run)
+        back, hold, failed = [], [], set()
+        for n, r in enumerate(run.records):
+            gone = r.offset < self.generation
+            if lane_of(r) in failed:
+                back.append(r)
+            elif n in failing and not gone:
+                failed.add(lane_of(r))
+                back.append(r)
+                hold.append((r, self.now + wait))
+            elif not gone:
+                self.waiting[lane_of(r)].remove(r.offset)
+        self.lanes.settle(run, back, hold)
+
+    @rule(seconds=st.floats(0, 20))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def drop(self) -> None:
+        self.lanes.drop("orders", 0)
+        self.generation = self.offset
+        self.waiting = {}
+
+    @invariant()
+    def the_counts_agree(self) -> None:
+        running = [r for run in self.running for r in run.records]
+        alive = {o for offsets in self.waiting.values() for o in offsets} | {r.offset for r in running}
+        assert self.lanes.count == len(alive)
+        assert self.lanes.bytes == sum(size_of(self.added[o]) for o in alive)
+        assert self.lanes.startable >= 0
+
+    def teardown(self) -> None:
+        """Nothing is forgotten: once all runs end well, every record left runs."""
+        for run in self.running:
+            self.lanes.settle(run)
+            for r in run.records:
+                if r.offset >= self.generation:
+                    self.waiting[lane_of(r)].remove(r.offset)
+        ran: Counter[int] = Counter()
+        while run := self.lanes.take(3, self.now + 1000):
+            ran.update(r.offset for r in run.records)
+            self.lanes.settle(run)
+        assert ran == Counter(o for offsets in self.waiting.values() for o in offsets)
+        assert (self.lanes.count, self.lanes.bytes, self.lanes.startable) == (0, 0, 0)
+
+
+TestAnySchedule = Schedule.TestCase
+TestAnySchedule.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
