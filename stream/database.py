@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, LiteralString, TypeVar, cast
+from typing import Any, LiteralString, TypeVar, overload
 
 import psycopg
 from psycopg import errors as pg
@@ -35,21 +35,33 @@ KEEPALIVES: Mapping[str, Any] = {
 }
 
 
+@overload
+def connect(
+    url: str, *, application_name: str, autocommit: bool = ..., settings: Mapping[str, str] | None = ...
+) -> Connection: ...
+@overload
+def connect(
+    url: str,
+    *,
+    application_name: str,
+    autocommit: bool = ...,
+    settings: Mapping[str, str] | None = ...,
+    connection_class: type[C],
+) -> C: ...
 def connect(
     url: str,
     *,
     application_name: str,
     autocommit: bool = False,
     settings: Mapping[str, str] | None = None,
-    connection_class: type[C] | None = None,
-) -> C:
+    connection_class: type[psycopg.Connection[Any]] = psycopg.Connection,
+) -> psycopg.Connection[Any]:
     """Open a connection with its session `settings` (as SET takes them; sent one round trip in all).
 
     Raises Unreachable within ten seconds, naming host, port and database, never user or password.
     """
-    kind = cast("type[C]", connection_class or psycopg.Connection)
     try:
-        connection = kind.connect(
+        connection = connection_class.connect(
             url,
             autocommit=True,
             application_name=application_name,
@@ -117,10 +129,7 @@ def migrate(connection: Connection) -> list[str]:
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s, 0)", [LOCK_MIGRATE])
         connection.execute("create schema if not exists stream")
-        connection.execute(
-            "create table if not exists stream.migration"
-            " (number int primary key, name text not null, at timestamptz not null default now())"
-        )
+        connection.execute(query("migration_table"))
         names = []
         for number, name, sql in pending(connection):
             connection.execute(sql)

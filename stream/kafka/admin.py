@@ -37,6 +37,22 @@ def check_reachable(config: Config) -> None:
         raise unreachable(config, error) from None
 
 
+def cluster_id(config: Config, *, timeout_s: float = REACH_TIMEOUT_S) -> str:
+    """The id of the cluster that answers; raises Unreachable."""
+    try:
+        return str(admin(config).list_topics(timeout=timeout_s).cluster_id)
+    except KafkaException as error:
+        raise unreachable(config, error) from None
+
+
+def create_offsets_topic(config: Config) -> None:
+    """Have the cluster make its topic of committed offsets now: the first group of all would wait for it."""
+    try:
+        admin(config).describe_consumer_groups(["stream"], request_timeout=REACH_TIMEOUT_S)["stream"].result()
+    except KafkaException as error:
+        raise unreachable(config, error) from None
+
+
 def unreachable(config: Config, error: KafkaException) -> Unreachable:
     return Unreachable(
         f"Kafka at {config.bootstrap_servers} does not answer: {error.args[0].str()}",
@@ -80,14 +96,7 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
 
 def topic_config(topic: Topic) -> dict[str, str]:
     """The broker's settings of a topic of ours. The broker stamps the time: an old one would fall to retention."""
-    config = {"message.timestamp.type": "LogAppendTime"}
-    if topic.retention_ms is not None:
-        config["retention.ms"] = str(topic.retention_ms)
-    if topic.min_insync is not None:
-        config["min.insync.replicas"] = str(topic.min_insync)
-    if topic.cleanup is not None:
-        config["cleanup.policy"] = topic.cleanup
-    return {**config, **topic.config}
+    return {"message.timestamp.type": "LogAppendTime", **topic.settings}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,124 @@
+"""The composition root: what several commands do with project, database and broker together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stream import database
+from stream.config import Config
+from stream.database import Connection, query
+from stream.errors import CheckFailed
+from stream.groups import ConsumerGroup, discover
+from stream.kafka import admin
+from stream.project import Project
+from stream.topics import Topic
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Migration:
+    """What `stream migrate` did, or would do: names, in order."""
+
+    migrations: list[str] = field(default_factory=list)
+    event_types: list[str] = field(default_factory=list)
+    group_tables: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.migrations or self.event_types or self.topics)
+
+    def lines(self) -> list[str]:
+        kinds = {
+            "migration": self.migrations,
+            "event type": self.event_types,
+            "tables of group": self.group_tables,
+            "topic": self.topics,
+        }
+        return [f"{kind} {name}" for kind, names in kinds.items() for name in names]
+
+
+def migrate(config: Config, project: Project) -> Migration:
+    """Bring database and broker to what project and package declare. Safe to repeat, and by several at once."""
+    groups = discover(project.root, project)
+    done = Migration()
+    with database.connect(config.database_url, application_name="stream-migrate") as connection:
+        done.migrations = database.migrate(connection)
+        done.event_types = _changed_event_types(connection, project)
+        _write_event_types(connection, project)
+        for name, sql in group_tables(project, groups):
+            connection.execute(sql.encode())
+            done.group_tables.append(name)
+    missing = _missing_topics(config, project)
+    admin.create_topics(config, missing)
+    done.topics = [topic.name for topic in missing]
+    return done
+
+
+def check(config: Config, project: Project) -> None:
+    """Raise CheckFailed naming what `stream migrate` would change."""
+    with database.connect(config.database_url, application_name="stream-migrate") as connection:
+        wanted = Migration(
+            migrations=[f"{number:04d}_{name}" for number, name, _ in database.pending(connection)],
+            event_types=_changed_event_types(connection, project),
+            topics=[topic.name for topic in _missing_topics(config, project)],
+        )
+    if not wanted.empty:
+        raise CheckFailed("not migrated: " + "; ".join(wanted.lines()), hint="stream migrate")
+
+
+def sql_of(project: Project) -> str:
+    """All the SQL that `migrate` runs on an empty database, for those who run it themselves."""
+    parts = ["create schema if not exists stream;"]
+    parts.append(database.query("migration_table") + ";")
+    for number, name, sql in database.migrations():
+        parts.append(f"-- {number:04d}_{name}\n{sql}")
+        parts.append(f"insert into stream.migration (number, name) values ({number}, '{name}');")
+    for event in _event_types(project):
+        values = ", ".join("'" + value.replace("'", "''") + "'" for value in event)
+        parts.append(f"insert into stream.event_type (type, topic, required_fields) values ({values});")
+    parts.extend(f"-- tables of group {name}\n{sql}" for name, sql in group_tables(project, discover(project.root, project)))
+    return "\n".join(parts)
+
+
+def group_tables(project: Project, groups: dict[str, ConsumerGroup]) -> list[tuple[str, str]]:
+    """(group, SQL) of each group that has tables of its own beside it: consumers/<module>.sql."""
+    tables = []
+    for name, group in groups.items():
+        path = group.path.with_suffix(".sql") if group.path is not None else None
+        if path is not None and path.is_file():
+            tables.append((name, path.read_text(encoding="utf-8")))
+    return tables
+
+
+def _event_types(project: Project) -> list[tuple[str, str, str]]:
+    return [
+        (event, topic.name, json.dumps(project.codec.required_fields(event), sort_keys=True))
+        for topic in project.topics.topics.values()
+        for event in topic.events
+    ]
+
+
+def _changed_event_types(connection: Connection, project: Project) -> list[str]:
+    wanted = {event: (topic, json.loads(fields)) for event, topic, fields in _event_types(project)}
+    if connection.execute("select to_regclass('stream.event_type')").fetchone() == (None,):
+        return sorted(wanted)
+    have = {
+        event: (topic, fields)
+        for event, topic, fields in connection.execute("select type, topic, required_fields from stream.event_type")
+    }
+    return sorted(event for event in wanted if have.get(event) != wanted[event])
+
+
+def _write_event_types(connection: Connection, project: Project) -> None:
+    rows = _event_types(project)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    connection.execute(query("write_event_types"), columns)
+
+
+def _missing_topics(config: Config, project: Project) -> list[Topic]:
+    have = admin.partition_counts(config)
+    return [topic for topic in project.topics.topics.values() if topic.name not in have]

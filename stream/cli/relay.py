@@ -1,0 +1,66 @@
+"""stream relay"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from stream import database
+from stream.cli.common import config_options, project_of, say
+from stream.config import Config
+from stream.errors import PartlyDone
+from stream.kafka.admin import check_reachable
+from stream.relay import Relay
+
+
+@click.command(epilog="Example:  stream relay --once")
+@click.option("--once", is_flag=True, help="Publish what is there and due, then end; exit 6 if something cannot be.")
+@config_options
+def relay(config: Config, once: bool) -> None:
+    """Publish outbox rows to their topics, in order per key.
+
+    Run one a database, or several: they share the work, and take over within seconds when one dies. Ends with 0
+    on SIGTERM or Ctrl-C, once what is in flight is acknowledged.
+    """
+    project = project_of(config)
+    check_reachable(config)
+    with database.connect(config.database_url, application_name="stream-relay") as connection:
+        database.require_migrated(connection)
+    this = Relay(config, project)
+    stop_on_signals(this)
+    if once:
+        run_out(this)
+    else:
+        say("relaying; Ctrl-C stops")
+        this.run()
+
+
+def run_out(relay: Relay) -> None:
+    """Until nothing is publishable or due. Raises PartlyDone naming sick topics and rejected rows."""
+    published, rejected, sick = relay.run_until_empty()
+    say(f"{published} published")
+    problems = [f"topic {topic}: {reason}" for topic, reason in sick.items()]
+    if rejected:
+        problems.append(f"{rejected} rows rejected")
+    if problems:
+        raise PartlyDone("; ".join(problems), hint="stream outbox status   (and stream outbox rejected)")
+
+
+def stop_on_signals(relay: Relay) -> None:
+    """The first signal drains, the second ends the process at once: 130 for SIGINT, 143 for SIGTERM."""
+    seen: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if seen:
+            sys.stderr.flush()
+            os._exit(128 + number)
+        seen.append(number)
+        say("waiting for rows in flight to be acknowledged (up to 20 s); the same signal again stops at once")
+        relay.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
