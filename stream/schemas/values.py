@@ -17,9 +17,9 @@ from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperatio
 from typing import Any
 from uuid import UUID
 
-Lower = Callable[[Any], Any]
+from stream.schemas.misfit import Misfit, Shown
 
-CLAMP = 60  # characters of a wrong value that a message shows
+Lower = Callable[[Any], Any]
 
 INT = (-(2**31), 2**31 - 1)
 LONG = (-(2**63), 2**63 - 1)
@@ -36,66 +36,6 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"\d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,6})?", re.ASCII)
-
-
-class Misfit(Exception):
-    """Raised when a value does not fit; each level on the way out puts its own step before `path`."""
-
-    def __init__(self, expected: str, got: object) -> None:
-        super().__init__(expected)
-        self.expected = expected
-        self.got = got if isinstance(got, Shown) else Shown(show(got))
-        self.path: list[str | int] = []
-
-    @property
-    def field(self) -> str:
-        """The path as messages write it: `lines[2].quantity`; `data` for the whole value."""
-        return path_text(self.path) or "data"
-
-
-class Shown(str):
-    """Words of our own about a value, not to be quoted again."""
-
-    __slots__ = ()
-
-
-def path_text(path: list[str | int]) -> str:
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif step.isidentifier() and len(step) <= CLAMP:
-            text += f".{step}" if text else step
-        else:
-            text += f"[{show(step)}]"
-    return text
-
-
-def show(value: object) -> str:
-    """A value for an error message: its kind and at most 60 characters of it, safe to print and to store."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int) and value.bit_length() > 4 * CLAMP:
-        return f"an integer of {value.bit_length()} bits"  # repr() refuses integers of over 4,300 digits
-    if isinstance(value, (str, bytes)):
-        text = repr(value[:CLAMP])
-    elif isinstance(value, (int, float, Decimal, UUID, date, time)):
-        text = str(value)
-    else:
-        return _kind(value)
-    if len(text) > CLAMP:
-        text = text[: CLAMP - 3] + "..."
-    return f"{text} ({type(value).__name__})"
-
-
-def _kind(value: object) -> str:
-    name = type(value).__name__[:CLAMP]
-    if isinstance(value, (dict, list, tuple, set)):
-        return f"a {name} of {len(value)}"
-    return f"a value of type {name}"
-
-
-# -- primitive types ---------------------------------------------------------------------------------------
 
 
 def lower_null(value: Any) -> None:
@@ -189,14 +129,17 @@ def sized(size: int, lower: Lower) -> Lower:
 
 def symbol(symbols: tuple[str, ...]) -> Lower:
     known = frozenset(symbols)
-    shown = ", ".join(symbols[:8]) + (", ..." if len(symbols) > 8 else "")
 
     def lower(value: Any) -> str:
         if isinstance(value, str) and value in known:
             return value
-        raise Misfit(f"one of {shown}", value)
+        raise Misfit(symbols_text(symbols), value)
 
     return lower
+
+
+def symbols_text(symbols: tuple[str, ...]) -> str:
+    return "one of " + ", ".join(symbols[:8]) + (", ..." if len(symbols) > 8 else "")
 
 
 # -- logical types -----------------------------------------------------------------------------------------
@@ -210,7 +153,7 @@ def decimal(precision: int, scale: int, size: int | None = None) -> Lower:
     # quantize() refuses what would lose a digit, and 1E+999999 without writing out its zeros.
     exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
     unit = Decimal(1).scaleb(-scale)
-    expected = f"a number of at most {precision - scale} digits and {scale} decimals"
+    expected = decimal_text(precision, scale)
     quantize, scaleb = exact.quantize, exact.scaleb
 
     def lower(value: Any) -> bytes:
@@ -222,6 +165,10 @@ def decimal(precision: int, scale: int, size: int | None = None) -> Lower:
         return unscaled.to_bytes(size or (unscaled.bit_length() + 8) // 8, "big", signed=True)
 
     return lower
+
+
+def decimal_text(precision: int, scale: int) -> str:
+    return f"a number of at most {precision - scale} digits and {scale} decimals"
 
 
 def _as_decimal(value: Any, expected: str, precision: int) -> Decimal:

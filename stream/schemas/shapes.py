@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
-from uuid import UUID
 
-from stream import values
-from stream.values import Lower, Misfit, Shown, show
+from stream.schemas.misfit import CLAMP, Misfit, Shown, show
+from stream.schemas.values import Lower, lower_text
 
 NULL = ("null", None)  # fastavro's way to name the branch of a union
 
@@ -41,85 +38,13 @@ class Shape:
     wire: Any  # the definition without logical types, with which fastavro writes what `lower` returns
     json: tuple[str, ...]  # what jsonb_typeof() may say of a value that fits
     natives: tuple[type, ...]  # Python types it is the first choice for, in a union
+    edges: tuple[Any, ...]  # lowered values at the edges of the type, for trying out
     floor: int = 1  # bytes of the shortest value
     # Whether fastavro notices the end of the bytes while it *skips* such a value. It does where it reads a
     # length or a whole number; over booleans, floats and fixed it goes on for as many rounds as a count says.
     stops: bool = True
     endless: bool = False  # holds an array whose items do not stop
     fields: tuple[Field, ...] = ()
-
-
-_INT = values.whole("int", values.INT)
-_LONG = values.whole("long", values.LONG)
-_FLOAT = values.real("float", values.FLOAT_MAX)
-_DOUBLE = values.real("double")
-
-
-def _primitive(name: str, lower: Lower, json: str, natives: tuple[type, ...], **more: Any) -> Shape:
-    plain = more.pop("plain", lower)
-    expected = more.pop("expected", name)
-    return Shape(name, expected, lower, plain, name, (json,), natives, **more)
-
-
-PRIMITIVES: dict[str, Shape] = {
-    shape.branch: shape
-    for shape in (
-        _primitive("null", values.lower_null, "null", (type(None),), floor=0, stops=False),
-        _primitive("boolean", values.lower_boolean, "boolean", (bool,), stops=False),
-        _primitive("int", _INT, "number", (int,)),
-        _primitive("long", _LONG, "number", (int,)),
-        _primitive("float", _FLOAT, "number", (float,), floor=4, stops=False),
-        _primitive("double", _DOUBLE, "number", (float,), floor=8, stops=False),
-        _primitive("string", values.lower_text, "string", (str,), expected="text"),
-        _primitive("bytes", values.lower_bytes, "string", (bytes, bytearray), plain=values.plain_bytes),
-    )
-}
-
-MILLI, MICRO = timedelta(milliseconds=1), timedelta(microseconds=1)
-
-# Logical types without parameters, by (Avro type, logical type).
-LOGICAL: dict[tuple[str, str], tuple[str, Lower, type]] = {
-    ("long", "timestamp-millis"): ("a time with a zone", values.timestamp(MILLI), datetime),
-    ("long", "timestamp-micros"): ("a time with a zone", values.timestamp(MICRO), datetime),
-    ("long", "local-timestamp-millis"): ("a time without a zone", values.local_timestamp(MILLI), datetime),
-    ("long", "local-timestamp-micros"): ("a time without a zone", values.local_timestamp(MICRO), datetime),
-    ("int", "date"): ("a date", values.lower_date, date),
-    ("int", "time-millis"): ("a time of day", values.time_of_day(MILLI), time),
-    ("long", "time-micros"): ("a time of day", values.time_of_day(MICRO), time),
-    ("string", "uuid"): ("a UUID", values.lower_uuid, UUID),
-}
-
-
-def logical(base: Shape, name: str) -> Shape | None:
-    """A logical type on its base type; None where there is none of that name."""
-    found = LOGICAL.get((base.branch, name))
-    if found is None:
-        return None
-    expected, lower, native = found
-    return Shape(base.branch, expected, lower, base.lower, base.wire, ("string",), (native,), base.floor)
-
-
-def decimal(base: Shape, precision: int, scale: int, size: int | None) -> Shape:
-    """A decimal on `bytes` or, with a size, on `fixed`."""
-    expected = f"a number of at most {precision - scale} digits and {scale} decimals"
-    lower = values.decimal(precision, scale, size)
-    json, natives = ("number", "string"), (Decimal,)
-    return Shape(base.branch, expected, lower, base.plain, base.wire, json, natives, base.floor, base.stops)
-
-
-def enum(name: str, symbols: tuple[str, ...]) -> Shape:
-    lower = values.symbol(symbols)
-    wire = {"type": "enum", "name": name, "symbols": list(symbols)}
-    expected = "one of " + ", ".join(symbols[:8])
-    return Shape(name, expected, lower, lower, wire, ("string",), (str,))
-
-
-def fixed(name: str, size: int) -> Shape:
-    lower, plain = values.sized(size, values.lower_bytes), values.sized(size, values.plain_bytes)
-    wire = {"type": "fixed", "name": name, "size": size}
-    return Shape(
-        name, f"{size} bytes", lower, plain, wire, ("string",), (bytes, bytearray), floor=size, stops=False
-    )
 
 
 def array(items: Shape) -> Shape:
@@ -131,6 +56,7 @@ def array(items: Shape) -> Shape:
         {"type": "array", "items": items.wire},
         ("array",),
         (list, tuple),
+        edges=([], list(items.edges)),
         endless=items.endless or not items.stops,
     )
 
@@ -160,6 +86,7 @@ def map_of(entries: Shape) -> Shape:
         {"type": "map", "values": entries.wire},
         ("object",),
         (dict,),
+        edges=({}, {f"{index}": edge for index, edge in enumerate(entries.edges)}),
         endless=entries.endless,  # a map's own entries stop: each begins with the length of its name
     )
 
@@ -170,7 +97,7 @@ def _lower_map(item: Lower) -> Lower:
             raise Misfit("an object", value)
         result = {}
         for name, entry in value.items():
-            values.lower_text(name)
+            lower_text(name)
             try:
                 result[name] = item(entry)
             except Misfit as misfit:
@@ -195,11 +122,21 @@ def record(name: str, fields: Sequence[Field]) -> Shape:
         },
         ("object",),
         (dict,),
+        edges=tuple(_edges(fields)),
         floor=sum(field.shape.floor for field in fields),
         stops=any(field.shape.stops for field in fields),
         endless=any(field.shape.endless for field in fields),
         fields=tuple(fields),
     )
+
+
+def _edges(fields: Sequence[Field]) -> list[dict[str, Any]]:
+    """As many records as the field with the most edges has; not every combination of them."""
+    count = max((len(field.shape.edges) for field in fields), default=1)
+    return [
+        {field.name: field.shape.edges[index % len(field.shape.edges)] for field in fields}
+        for index in range(count)
+    ]
 
 
 def _lower_record(fields: Sequence[tuple[str, Lower]], defaults: Mapping[str, Any]) -> Lower:
@@ -234,9 +171,9 @@ def _unknown_field(value: Mapping[Any, Any], names: tuple[str, ...]) -> Misfit:
     unknown = next(name for name in value if name not in names)
     if not isinstance(unknown, str):
         return Misfit("text as the name of a field", unknown)
-    near = get_close_matches(unknown[: values.CLAMP], names, 1)
+    near = get_close_matches(unknown[:CLAMP], names, 1)
     known = f"did you mean {near[0]}?" if near else "known: " + (", ".join(names[:12]) or "none")
-    misfit = Misfit(f"no field of that name ({known})", Shown(show(value[unknown])))
+    misfit = Misfit(f"no field of that name ({known})", show(value[unknown]))
     misfit.path.insert(0, unknown)
     return misfit
 
@@ -251,6 +188,7 @@ def union(branches: Sequence[Shape]) -> Shape:
         [branch.wire for branch in branches],
         tuple(sorted({kind for branch in branches for kind in branch.json})),
         (),
+        edges=tuple((branch.branch, edge) for branch in branches for edge in branch.edges),
         endless=any(branch.endless for branch in branches),
     )
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from stream import shapes, values
-from stream.shapes import Field, Shape
-from stream.values import Misfit
+from stream.schemas import scalars, shapes
+from stream.schemas.misfit import Misfit, path_text, show
+from stream.schemas.shapes import Field, Shape
+from stream.schemas.values import MAX_PRECISION
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NAMED = ("record", "enum", "fixed")
-_KINDS = (*shapes.PRIMITIVES, *NAMED, "array", "map")
+_KINDS = (*scalars.PRIMITIVES, *NAMED, "array", "map")
 
 
 class BadDefinition(Exception):
@@ -44,7 +45,7 @@ class _Compiler:
         if isinstance(definition, list):
             return self.union(definition, where, namespace)
         if not isinstance(definition, dict):
-            raise BadDefinition(where, f"expected a type, got {values.show(definition)}")
+            raise BadDefinition(where, f"expected a type, got {show(definition)}")
         kind = definition.get("type")
         if kind in NAMED:
             return self.define(definition, where, namespace)
@@ -57,24 +58,24 @@ class _Compiler:
             return shapes.array(items)
         if kind == "map":
             return shapes.map_of(self.shape(definition.get("values"), _step(where, "values"), namespace))
-        if not isinstance(kind, str) or kind not in shapes.PRIMITIVES:
+        if not isinstance(kind, str) or kind not in scalars.PRIMITIVES:
             known = get_close_matches(kind, _KINDS, 1) if isinstance(kind, str) else []
             meant = f" (did you mean {known[0]!r}?)" if known else ""
-            raise BadDefinition(_step(where, "type"), f"unknown type {values.show(kind)}{meant}")
-        base = shapes.PRIMITIVES[kind]
+            raise BadDefinition(_step(where, "type"), f"unknown type {show(kind)}{meant}")
+        base = scalars.PRIMITIVES[kind]
         return _logical(base, definition, where) if "logicalType" in definition else base
 
     def reference(self, name: str, where: str, namespace: str) -> Shape:
         """A primitive type, or one that was named earlier in the file."""
-        if name in shapes.PRIMITIVES:
-            return shapes.PRIMITIVES[name]
+        if name in scalars.PRIMITIVES:
+            return scalars.PRIMITIVES[name]
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         if full in self.open:
             raise BadDefinition(where, f"recursive: {full} holds itself, so a small value could be very deep")
         if full not in self.named:
             near = get_close_matches(name, [*_KINDS, *self.named], 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
-            raise BadDefinition(where, f"unknown type {values.show(name)}{meant}")
+            raise BadDefinition(where, f"unknown type {show(name)}{meant}")
         return replace(self.named[full], wire=full)
 
     def union(self, branches: list[Any], where: str, namespace: str) -> Shape:
@@ -100,12 +101,12 @@ class _Compiler:
         if definition["type"] == "record":
             shape = shapes.record(full, self.fields(definition, where, inside))
         elif definition["type"] == "enum":
-            shape = shapes.enum(full, _symbols(definition, where))
+            shape = scalars.enum(full, _symbols(definition, where))
         else:
             size = definition.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 2**20:
                 raise BadDefinition(_step(where, "size"), "expected a number of bytes from 1 to 1048576")
-            shape = shapes.fixed(full, size)
+            shape = scalars.fixed(full, size)
             if "logicalType" in definition:
                 shape = _logical(shape, definition, where, size)
         self.open.discard(full)
@@ -131,7 +132,7 @@ class _Compiler:
             try:
                 made.append(Field(name, shape, optional=True, default=shape.plain(entry["default"])))
             except Misfit as misfit:
-                at = _step(place, "default") + values.path_text(["", *misfit.path])
+                at = _step(place, "default") + path_text(["", *misfit.path])
                 raise BadDefinition(at, f"expected {misfit.expected}, got {misfit.got}") from None
         return made
 
@@ -140,19 +141,19 @@ def _logical(base: Shape, definition: dict[str, Any], where: str, size: int | No
     name = definition["logicalType"]
     place = _step(where, "logicalType")
     if name == "decimal" and (base.branch == "bytes" or size is not None):
-        return shapes.decimal(base, *_precision(definition, where, size), size)
-    shape = shapes.logical(base, name) if isinstance(name, str) else None
+        return scalars.decimal(base, *_precision(definition, where, size), size)
+    shape = scalars.logical(base, name) if isinstance(name, str) else None
     if shape is None:
-        known = ", ".join(sorted({"decimal", *(logical for _, logical in shapes.LOGICAL)}))
-        raise BadDefinition(place, f"no logical type {values.show(name)} on {base.branch}; known: {known}")
+        known = ", ".join(sorted({"decimal", *(logical for _, logical in scalars.LOGICAL)}))
+        raise BadDefinition(place, f"no logical type {show(name)} on {base.branch}; known: {known}")
     return shape
 
 
 def _precision(definition: dict[str, Any], where: str, size: int | None) -> tuple[int, int]:
     """Precision and scale of a decimal, in digits."""
     precision, scale = definition.get("precision"), definition.get("scale", 0)
-    most = values.MAX_PRECISION if size is None else len(str(2 ** (8 * size - 1))) - 1
-    most = min(most, values.MAX_PRECISION)
+    most = MAX_PRECISION if size is None else len(str(2 ** (8 * size - 1))) - 1
+    most = min(most, MAX_PRECISION)
     if not isinstance(precision, int) or isinstance(precision, bool) or not 1 <= precision <= most:
         raise BadDefinition(_step(where, "precision"), f"expected a number of digits from 1 to {most}")
     if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= precision:
@@ -186,7 +187,7 @@ def _full_name(definition: dict[str, Any], where: str, namespace: str) -> tuple[
 
 def _checked_name(name: Any, where: str) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise BadDefinition(where, f"expected a name of letters, digits and _, got {values.show(name)}")
+        raise BadDefinition(where, f"expected a name of letters, digits and _, got {show(name)}")
     return name
 
 

@@ -1,0 +1,15 @@
+"""The numbered Avro files of a project, and the codec made of them.
+
+values          one value: its Python or JSON form -> what Avro writes
+shapes          a type as the function that checks and lowers its values
+definitions     an Avro file -> its shape
+catalog         all files of a project
+codec           events <-> wire bytes; the only user of fastavro
+compatibility   does every version read what older ones wrote; were merged files left alone
+"""
+
+from stream.schemas.catalog import Schema, SchemaCatalog
+from stream.schemas.codec import AvroCodec, DecodeError
+from stream.schemas.values import to_json
+
+__all__ = ["AvroCodec", "DecodeError", "Schema", "SchemaCatalog", "to_json"]
