@@ -127,7 +127,7 @@ class Reader:
         self._stream = _StrictBytes if self._wanted is not None and written.shape.endless else BytesIO
         # A default that a handler could change in place must not be shared by all events.
         self._copy = self._wanted is not None and any(
-            field.optional and isinstance(field.default, (list, dict))
+            field.optional and _mutable(field.default)
             for shape in wanted.named.values()
             for field in shape.fields
         )
@@ -249,6 +249,11 @@ def _native(definition: Any, lowered: Any, named: dict[str, Any]) -> Any:
         return {name: _native(definition["values"], item, named) for name, item in lowered.items()}
     read = LOGICAL_READERS.get(f"{kind}-{definition.get('logicalType')}")
     return lowered if read is None else read(lowered, definition, None)
+
+
+def _mutable(lowered: Any) -> bool:
+    value = lowered[1] if isinstance(lowered, tuple) else lowered  # a union's: (branch, value)
+    return isinstance(value, (list, dict))
 
 
 def _branch(definition: Any) -> str:
