@@ -10,7 +10,8 @@ from stream import database
 from stream.config import Config
 from stream.database import Connection, query
 from stream.errors import CheckFailed
-from stream.groups import ConsumerGroup, discover
+from stream.discovery import discover
+from stream.groups import ConsumerGroup
 from stream.kafka import admin
 from stream.project import Project
 from stream.topics import Topic
@@ -43,7 +44,7 @@ class Migration:
 
 def migrate(config: Config, project: Project) -> Migration:
     """Bring database and broker to what project and package declare. Safe to repeat, and by several at once."""
-    groups = discover(project.root, project)
+    groups = discover(project)
     done = Migration()
     with database.connect(config.database_url, application_name="stream-migrate") as connection:
         done.migrations = database.migrate(connection)
@@ -80,7 +81,7 @@ def sql_of(project: Project) -> str:
     for event in _event_types(project):
         values = ", ".join("'" + value.replace("'", "''") + "'" for value in event)
         parts.append(f"insert into stream.event_type (type, topic, required_fields) values ({values});")
-    parts.extend(f"-- tables of group {name}\n{sql}" for name, sql in group_tables(project, discover(project.root, project)))
+    parts.extend(f"-- tables of group {name}\n{sql}" for name, sql in group_tables(project, discover(project)))
     return "\n".join(parts)
 
 

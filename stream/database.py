@@ -148,11 +148,16 @@ def require_migrated(connection: Connection) -> None:
 
 # SQLSTATE classes and codes that say nothing about the statement that met them: the same work again can succeed.
 _INFRASTRUCTURE_CLASSES = ("08", "53", "58")
-_INFRASTRUCTURE_CODES = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
+_INFRASTRUCTURE_CODES = frozenset(
+    {"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006"}
+)
+_LIMIT_OF_THE_CALLER = "53400"  # configuration_limit_exceeded, as stream.append raises it: no later try helps
 
 
 def is_infrastructure(error: psycopg.Error) -> bool:
     """Whether the error is the database's condition, not the statement's fault: lost connection, deadlock, full."""
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError) and not isinstance(error, pg.PipelineAborted)
+    if error.sqlstate == _LIMIT_OF_THE_CALLER:
+        return False
     return error.sqlstate[:2] in _INFRASTRUCTURE_CLASSES or error.sqlstate in _INFRASTRUCTURE_CODES

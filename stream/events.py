@@ -75,9 +75,28 @@ def header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None
     return None
 
 
+def cloud_attributes(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str | None, str | None, str | None]:
+    """`ce_id`, `ce_type` and `ce_time` as text, the first of each; raises UnicodeDecodeError where one is none."""
+    id = type = time = None
+    for name, value in headers:
+        if value is None or name[:3] != "ce_":
+            continue
+        if name == "ce_id" and id is None:
+            id = value.decode()
+        elif name == "ce_type" and type is None:
+            type = value.decode()
+        elif name == "ce_time" and time is None:
+            time = value.decode()
+    return id, type, time
+
+
 def event_id_of(record: Record) -> uuid.UUID:
     """The record's event id; without a usable `ce_id`, an id made from its position."""
-    text = header(record.headers, "ce_id")
+    return event_id(record, header(record.headers, "ce_id"))
+
+
+def event_id(record: Record, text: str | None) -> uuid.UUID:
+    """The event id that `ce_id` says; where it is missing or no UUID, an id made from the record's position."""
     if text is not None:
         try:
             return uuid.UUID(text)
@@ -104,7 +123,11 @@ def uuid8(content: bytes) -> uuid.UUID:
 
 def event_time(headers: Sequence[tuple[str, bytes | None]], timestamp_ms: int) -> datetime:
     """`ce_time` in UTC; where it is missing or no time, the broker's timestamp, clamped to what a date holds."""
-    text = header(headers, "ce_time")
+    return parsed_time(header(headers, "ce_time"), timestamp_ms)
+
+
+def parsed_time(text: str | None, timestamp_ms: int) -> datetime:
+    """The time that `ce_time` says, as `event_time`."""
     if text is not None:
         try:
             time = datetime.fromisoformat(text)

@@ -1,0 +1,164 @@
+"""What a handler gets: its Context, and a connection that leaves commit and rollback to the engine."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+import psycopg
+import structlog
+from psycopg import pq
+from psycopg.abc import PQGen
+
+from stream.errors import GroupError
+from stream.events import Event
+from stream.outbox import Outbox, Prepared
+
+
+class HandlerConnection(psycopg.Connection[tuple[Any, ...]]):
+    """`ctx.db`. Counts what is sent through it; while a handler runs, it refuses to end the transaction.
+
+    Nested `with ctx.db.transaction():` blocks are savepoints and are allowed.
+    """
+
+    guarded = False  # while handlers run
+    sent = 0  # round trips and queued statements so far
+
+    def wait(self, gen: PQGen[Any], *args: Any, **kwargs: Any) -> Any:
+        self.sent += 1
+        return super().wait(gen, *args, **kwargs)
+
+    def commit(self) -> None:
+        self._check("commit()")
+        super().commit()
+
+    def rollback(self) -> None:
+        self._check("rollback()")
+        super().rollback()
+
+    def close(self) -> None:
+        self._check("close()")
+        super().close()
+
+    def set_autocommit(self, value: bool) -> None:
+        self._check("autocommit")
+        super().set_autocommit(value)
+
+    def _check(self, what: str) -> None:
+        if self.guarded:
+            _refuse(what)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the transaction cannot be committed any more: a statement failed, or the connection is lost."""
+        return (
+            self.broken
+            or self.closed
+            or self.pgconn.pipeline_status == pq.PipelineStatus.ABORTED
+            or self.pgconn.transaction_status in (pq.TransactionStatus.INERROR, pq.TransactionStatus.UNKNOWN)
+        )
+
+
+def _refuse(what: str) -> NoReturn:
+    raise GroupError(
+        f"ctx.db.{what}: a handler must not end its transaction; the engine commits once the handler returned"
+    )
+
+
+class Context:
+    """The handler's access to its transaction and to what is known about this try. Valid until the handler returns.
+
+    `db`: the connection all effects go through. `attempt`: number of this try, from 1. `epoch`: 0, or the number of
+    a deliberate second run of history. `deadline`: in `time.monotonic()` seconds, when the handler should be done.
+    """
+
+    __slots__ = (
+        "_events",
+        "_group",
+        "_outbox",
+        "_timeout",
+        "attempt",
+        "db",
+        "deadline",
+        "emitted",
+        "epoch",
+        "skipped",
+    )
+
+    def __init__(
+        self,
+        db: HandlerConnection,
+        outbox: Outbox,
+        group: str,
+        events: list[Event],
+        attempt: int,
+        epoch: int,
+        timeout: float,
+    ) -> None:
+        self.db = db
+        self.attempt = attempt
+        self.epoch = epoch
+        self.deadline = time.monotonic() + timeout
+        self.emitted: list[Prepared] | None = None
+        self.skipped: str | None = None
+        self._outbox = outbox
+        self._group = group
+        self._events = events
+        self._timeout = timeout
+
+    def emit(
+        self,
+        type: str,
+        *,
+        key: str,
+        data: Mapping[str, Any],
+        id: str | uuid.UUID | None = None,
+        time: datetime | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: timedelta | float | None = None,
+        debounce: str | None = None,
+        max_wait: timedelta | float | None = None,
+    ) -> uuid.UUID:
+        """Append an event to the outbox in this transaction; returns its event id. Arguments as `Outbox.append`.
+
+        Validated at once (raises InvalidEvent), written as the transaction's last statement: its lock on the
+        key is not held while handlers work.
+        """
+        prepared = self._outbox.prepare(
+            type,
+            key=key,
+            data=data,
+            id=id,
+            time=time,
+            headers=headers,
+            delay=delay,
+            debounce=debounce,
+            max_wait=max_wait,
+        )
+        if self.emitted is None:
+            self.emitted = []
+        self.emitted.append(prepared)
+        return prepared.event_id
+
+    def skip(self, reason: str) -> None:
+        """Note that there was nothing to do, and why: the event is done, with ledger outcome `skipped`.
+
+        Does not leave the handler: `return ctx.skip("no customer")`.
+        """
+        self.skipped = reason
+
+    def heartbeat(self, progress: str | None = None) -> None:
+        """Say that long work goes on: moves `deadline`."""
+        self.deadline = time.monotonic() + self._timeout
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger that names group, event, type and key."""
+        first = self._events[0]
+        bound = structlog.get_logger("stream.handler").bind(group=self._group, attempt=self.attempt)
+        if len(self._events) == 1:
+            return bound.bind(event_id=str(first.id), type=first.type, key=first.key)
+        return bound.bind(type=first.type, events=len(self._events))
