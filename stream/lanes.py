@@ -99,7 +99,9 @@ class Lanes:
                 records.extend(waiting.popleft() for _ in range(room))
         return Run(records) if records else None
 
-    def settle(self, run: Run, back: Sequence[Record] = (), hold: Iterable[tuple[Record, float]] = ()) -> None:
+    def settle(
+        self, run: Run, back: Sequence[Record] = (), hold: Iterable[tuple[Record, float]] = ()
+    ) -> None:
         """End a run. `back` are those of its records that are not finished, in their order: they run again.
 
         `hold` names those of them that failed, each the first of its lane, with the time before which the lane

@@ -60,13 +60,17 @@ def resolve(place: Place) -> Start | Stop:
         wanted = place.low if place.planned is None else place.planned
         if place.seen:
             if not place.ledger_covers:
-                return Stop("its committed offset is gone, and the ledger no longer remembers all that was applied")
+                return Stop(
+                    "its committed offset is gone, and the ledger no longer remembers all that was applied"
+                )
             wanted = max(wanted, place.low)
             note = "its committed offset is gone: it starts over, and the ledger skips what was applied"
         elif place.planned is None:
             note = "a new partition: it starts at the beginning"
     if wanted > place.high:
-        return Stop(f"offset {wanted} lies beyond the end {place.high}: the log was cut, or the topic recreated")
+        return Stop(
+            f"offset {wanted} lies beyond the end {place.high}: the log was cut, or the topic recreated"
+        )
     if wanted < place.low:
         return Start(place.low, "retention took records that were not read", gap=(wanted, place.low))
     return Start(wanted, note)

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from stream.events import Record
 from stream.lanes import Lanes, Run, lane_of, size_of

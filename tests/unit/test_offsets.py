@@ -7,7 +7,9 @@ from stream.offsets import OffsetTracker
 
 
 @given(st.data())
-def test_no_offset_is_committable_over_an_unfinished_one_and_all_finished_reaches_the_last(data: st.DataObject) -> None:
+def test_no_offset_is_committable_over_an_unfinished_one_and_all_finished_reaches_the_last(
+    data: st.DataObject,
+) -> None:
     start = data.draw(st.integers(0, 50))
     gaps = data.draw(st.lists(st.integers(1, 4), max_size=30))
     tracker = OffsetTracker(start)

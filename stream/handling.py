@@ -1,0 +1,181 @@
+"""Handling: the handlers of one transaction. Decodes what was claimed and calls handlers in order."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import psycopg
+
+from stream.context import Context, HandlerConnection
+from stream.database import is_infrastructure
+from stream.errors import StopGroup
+from stream.events import Event, Record, parsed_time
+from stream.groups import ConsumerGroup, Handler
+from stream.lanes import LaneKey
+from stream.outbox import Outbox, Prepared
+from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome, Stage
+from stream.schemas import AvroCodec, DecodeError
+
+
+class Unplaced(Exception):
+    """Something of several events failed, and it cannot be said which; the reason is its cause."""
+
+
+class Infrastructure(Exception):
+    """The database's condition, no event's fault: the same again later, no attempt counted; its cause says what."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One record on its way to an outcome. `type` and `time` are what its headers say, `id` is never missing."""
+
+    record: Record
+    lane: LaneKey
+    id: uuid.UUID
+    type: str | None
+    time: str | None
+    outcome: Outcome | None = None
+
+    def fail(self, error: BaseException, stage: Stage) -> None:
+        self.outcome = Outcome("failed", str(error) or type(error).__name__, error, stage)
+
+
+class Handling:
+    """Runs handlers inside a transaction that somebody else began and ends.
+
+    After `run`, every work has an outcome. `doomed`: a failed handler had sent SQL, so its transaction must be
+    rolled back and made again without the failed ones. Otherwise a failed event left nothing behind but its claim.
+    `emitted` and `skipped` are for the owner to write; `committing` is the owner's: the commit is on its way.
+    """
+
+    def __init__(
+        self,
+        conn: HandlerConnection,
+        codec: AvroCodec,
+        outbox: Outbox,
+        group: ConsumerGroup,
+        *,
+        attempt: int,
+        epoch: int,
+        alone: bool,
+    ) -> None:
+        self.doomed = False
+        self.committing = False
+        self.emitted: list[Prepared] = []
+        self.skipped: dict[uuid.UUID, str] = {}
+        self._conn = conn
+        self._codec = codec
+        self._outbox = outbox
+        self._group = group
+        self._attempt = attempt
+        self._epoch = epoch
+        self._alone = alone  # one event in the transaction: whatever fails is its doing
+        self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
+        # Lists being collected for handlers with `batch`, and in whose list a lane has events.
+        self._lists: dict[Handler, list[tuple[Work, Event]]] = {}
+        self._listed: dict[LaneKey, Handler] = {}
+
+    def run(self, works: list[Work]) -> None:
+        """Decode and handle, in order. Raises Unplaced, Infrastructure, StopGroup or MemoryError."""
+        self._conn.guarded = True
+        try:
+            for work in works:
+                self._handle(work)
+            for handler in list(self._lists):
+                self._flush(handler)
+        finally:
+            self._conn.guarded = False
+
+    def _handle(self, work: Work) -> None:
+        # A list of another handler that holds an earlier event of this key goes first.
+        listed = self._listed.get(work.lane)
+        if work.lane in self._blocked:
+            work.outcome = UNRUN
+            return
+        event = self._decode(work)
+        if event is None:
+            return
+        handler = self._group.handlers.get(event.type)
+        if handler is None:  # only the bytes said the type
+            work.outcome = NO_HANDLER
+            return
+        if listed is not None and listed is not handler:
+            self._flush(listed)
+            if work.lane in self._blocked:
+                work.outcome = UNRUN
+                return
+        if handler.batch:
+            self._lists.setdefault(handler, []).append((work, event))
+            self._listed[work.lane] = handler
+        else:
+            self._call(handler, event, [work], [event])
+
+    def _flush(self, handler: Handler) -> None:
+        listed = self._lists.pop(handler)
+        works = [work for work, _ in listed]
+        events = [event for _, event in listed]
+        for work in works:
+            self._listed.pop(work.lane, None)
+        self._call(handler, events, works, events)
+
+    def _decode(self, work: Work) -> Event | None:
+        record = work.record
+        try:
+            name, data = self._codec.decode(record.value or b"")
+            if work.type is not None and work.type != name:
+                raise DecodeError("malformed", f"ce_type says {work.type!r:.100}, the bytes are a {name}")
+            key = None if record.key is None else record.key.decode()
+        except (DecodeError, UnicodeDecodeError) as error:
+            work.fail(error, "decode")
+            self._blocked.add(work.lane)
+            return None
+        time = parsed_time(work.time, record.timestamp)
+        return Event(
+            work.id, name, key, time, data, record.headers, record.topic, record.partition, record.offset
+        )
+
+    def _call(
+        self, handler: Handler, argument: Event | list[Event], works: list[Work], events: list[Event]
+    ) -> None:
+        conn = self._conn
+        ctx = Context(
+            conn, self._outbox, self._group.name, events, self._attempt, self._epoch, self._group.timeout
+        )
+        before = conn.sent
+        try:
+            handler.function(argument, ctx)
+        except (StopGroup, MemoryError):
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
+            self._failed(works, error, sent=conn.sent != before)
+            return
+        if ctx.emitted is not None:
+            self.emitted += ctx.emitted
+        outcome = DONE
+        if ctx.skipped is not None:
+            outcome = Outcome("skipped", ctx.skipped)
+            self.skipped |= {work.id: ctx.skipped for work in works}
+        for work in works:
+            work.outcome = outcome
+
+    def _failed(self, works: list[Work], error: BaseException, *, sent: bool) -> None:
+        conn = self._conn
+        if conn.broken or (conn.failed and is_infrastructure_within(error)):
+            raise Infrastructure from error
+        if not self._alone and (conn.failed or len(works) > 1):
+            raise Unplaced from error
+        self.doomed = self.doomed or sent
+        for work in works:
+            work.fail(error, "handler")
+            self._blocked.add(work.lane)
+
+
+def is_infrastructure_within(error: BaseException) -> bool:
+    """Whether the error, or one it came from, is the database's condition."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, psycopg.Error) and is_infrastructure(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
