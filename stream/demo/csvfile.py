@@ -105,7 +105,7 @@ def _column(header: list[str] | None, before: str) -> str:
 
 
 def _bad_quotes(place: Place, header: list[str] | None, text: str, last: int, error: csv.Error) -> NoReturn:
-    """A quote that is not closed, or closed within a value: the column is where parsing breaks off."""
+    """A quote that is not closed, or closed within a value, or a huge one: say where parsing breaks off."""
     record = "".join(itertools.islice(io.StringIO(text, newline=""), place.line - 1, last))[:10_000]
     broken = record
     for end in range(1, len(record)):
@@ -115,7 +115,7 @@ def _bad_quotes(place: Place, header: list[str] | None, text: str, last: int, er
             if "unexpected end" not in str(reason):
                 broken = record[:end]
                 break
-    place.wrong(_column(header, broken), f"a value whose quotes are closed ({error})", shown(broken))
+    place.wrong(_column(header, broken), f"a well-formed value ({error})", shown(broken))
 
 
 def shown(text: str) -> str:
