@@ -25,7 +25,10 @@ REACH_TIMEOUT_S = 8.0
 
 
 def admin(config: Config) -> AdminClient:
-    """A new admin client. Make one for each look: one that outlived a broker restart can abort the process."""
+    """A new admin client. Make one for each look: one that outlived a broker restart can abort the process.
+
+    Keep it in a variable until its futures are done: they are never done once it is gone.
+    """
     return AdminClient(client_settings(config, "stream-admin"))
 
 
@@ -47,8 +50,9 @@ def cluster_id(config: Config, *, timeout_s: float = REACH_TIMEOUT_S) -> str:
 
 def create_offsets_topic(config: Config) -> None:
     """Have the cluster make its topic of committed offsets now: the first group of all would wait for it."""
+    client = admin(config)
     try:
-        admin(config).describe_consumer_groups(["stream"], request_timeout=REACH_TIMEOUT_S)["stream"].result()
+        client.describe_consumer_groups(["stream"], request_timeout=REACH_TIMEOUT_S)["stream"].result(20)
     except KafkaException as error:
         raise unreachable(config, error) from None
 
@@ -86,7 +90,8 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
     ]
     if not new:
         return
-    for future in admin(config).create_topics(new, operation_timeout=15).values():
+    client = admin(config)
+    for future in client.create_topics(new, operation_timeout=15).values():
         try:
             future.result(timeout=20)
         except KafkaException as error:
@@ -96,7 +101,13 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
 
 def topic_config(topic: Topic) -> dict[str, str]:
     """The broker's settings of a topic of ours. The broker stamps the time: an old one would fall to retention."""
-    return {"message.timestamp.type": "LogAppendTime", **topic.settings}
+    said = {
+        "retention.ms": topic.retention_ms,
+        "min.insync.replicas": topic.min_insync,
+        "cleanup.policy": topic.cleanup,
+    }
+    given = {name: str(value) for name, value in said.items() if value is not None}
+    return {"message.timestamp.type": "LogAppendTime", **given, **topic.config}
 
 
 @dataclass(frozen=True)
@@ -140,9 +151,10 @@ def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:
     """Logical topic name -> the cluster's id of it; a topic that does not exist is left out."""
     names = [config.prefix + topic for topic in topics]
     ids = {}
-    for name, future in admin(config).describe_topics(TopicCollection(names), request_timeout=REACH_TIMEOUT_S).items():
+    client = admin(config)
+    for name, future in client.describe_topics(TopicCollection(names), request_timeout=REACH_TIMEOUT_S).items():
         try:
-            ids[name.removeprefix(config.prefix)] = str(future.result().topic_id)
+            ids[name.removeprefix(config.prefix)] = str(future.result(20).topic_id)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise unreachable(config, error) from None
@@ -155,8 +167,9 @@ def set_group_config(config: Config, group: str, settings: Mapping[str, str]) ->
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ]
     resource = ConfigResource(ResourceType.GROUP, config.prefix + group, incremental_configs=entries)
+    client = admin(config)
     try:
-        admin(config).incremental_alter_configs([resource])[resource].result(timeout=REACH_TIMEOUT_S)
+        client.incremental_alter_configs([resource])[resource].result(timeout=REACH_TIMEOUT_S)
     except KafkaException as error:
         return str(error.args[0].str())
     return None
