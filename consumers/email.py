@@ -19,7 +19,9 @@ from stream import ConsumerGroup, Context, Event, PermanentError, StopGroup
 # This shop writes to everyone since its first order. A mail group that joins a running shop wants
 # start="end", or its first start writes to every customer of the past.
 # batch=1, the default: a sent mail cannot be rolled back with a neighbour's failure.
-group = ConsumerGroup("email", topics=["orders", "invoices"], start="beginning", batch=1)
+group = ConsumerGroup(
+    "email", topics=["orders", "invoices"], start="beginning", batch=1, on_reapply="skip"
+)
 
 SENDER = Address("The Shop", "orders", "shop.example")
 SMTP_TIMEOUT_S = 20.0
