@@ -8,8 +8,11 @@ from pathlib import Path
 import click
 
 from stream import database
-from stream.cli.common import config_options, print_json, project_of, say
+from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.config import Config
+
+
+KINDS = ("placed", "returned", "adjusted", "there")
 
 
 @click.group()
@@ -19,9 +22,9 @@ def demo() -> None:
 
 @demo.command(epilog="Example:  stream demo place --csv orders/")
 @click.option(
-    "--csv", "path", type=click.Path(path_type=Path), required=True, help="A file, or a folder of *.csv files."
+    "--csv", "path", type=click.Path(path_type=Path), required=True, help="A file, or a folder of them."
 )
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 @config_options
 def place(config: Config, path: Path, format_: str) -> None:
     """Place the orders of CSV files in the demo's shop. Those that are there already are left as they are.
@@ -50,6 +53,3 @@ def place(config: Config, path: Path, format_: str) -> None:
     )
     for reason, rows in sorted(found.skipped.items()):
         say(f"left out: {rows} rows ({reason})")
-
-
-KINDS = ("placed", "returned", "adjusted", "there")

@@ -61,9 +61,8 @@ def orders(count: int, *, seed: int, first_id: int, at: datetime) -> Iterator[tu
             for sku, text, price in goods
         )
         customer = str(random.randint(12000, 12400)) if random.random() < 0.95 else None
-        order = Order(
-            str(first_id + n), "placed", customer, COUNTRIES[currency], currency, at + timedelta(seconds=n), lines
-        )
+        placed_at = at + timedelta(seconds=n)
+        order = Order(str(first_id + n), "placed", customer, COUNTRIES[currency], currency, placed_at, lines)
         yield order, _life(random)
 
 
