@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -49,12 +50,22 @@ def cluster_id(config: Config, *, timeout_s: float = REACH_TIMEOUT_S) -> str:
 
 
 def create_offsets_topic(config: Config) -> None:
-    """Have the cluster make its topic of committed offsets now: the first group of all would wait for it."""
-    client = admin(config)
-    try:
-        client.describe_consumer_groups(["stream"], request_timeout=REACH_TIMEOUT_S)["stream"].result(20)
-    except KafkaException as error:
-        raise unreachable(config, error) from None
+    """Have the cluster make its topic of committed offsets now: the first group of all would wait for it.
+
+    Asking about any group is enough; the answer is "coordinator not available" until the topic is there.
+    """
+    deadline = time.monotonic() + 15
+    while True:
+        client = admin(config)
+        try:
+            client.describe_consumer_groups(["stream"], request_timeout=REACH_TIMEOUT_S)["stream"].result(20)
+            return
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            if time.monotonic() > deadline:
+                raise unreachable(config, error) from None
+        time.sleep(0.05)
 
 
 def unreachable(config: Config, error: KafkaException) -> Unreachable:
