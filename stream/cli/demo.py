@@ -11,7 +11,6 @@ from stream import database
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.config import Config
 
-
 KINDS = ("placed", "returned", "adjusted", "there")
 
 
