@@ -1,0 +1,146 @@
+"""One PostgreSQL server: its settings, its folder, its command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stream.errors import StreamError, Unreachable
+from stream.stack import ports, process
+from stream.stack.account import Account, account, home_of
+from stream.stack.process import Identity
+from stream.stack.state import State
+
+PORT = 5432
+USER = DATABASE = "stream"
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": ports.HOST,
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    # One transaction may append for tens of thousands of keys, with an advisory lock each.
+    "max_locks_per_transaction": "1024",
+    "shared_buffers": "128MB",
+    "max_wal_size": "512MB",
+    "fsync": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %a ",
+}
+
+
+class Postgres:
+    """The database server of one stack."""
+
+    name = "PostgreSQL"
+    stop_signal = signal.SIGINT  # the fast shutdown: sessions are ended, nothing is lost
+    stop_timeout_s = 30.0
+
+    def __init__(self, data: Path, state: State, progress: Callable[[str], None]) -> None:
+        self._state, self._progress = state, progress
+        self.home = home_of(data)
+        self._folder = self.home / "data"
+        self.log = data / "postgres.log"
+        self.identity = Identity("postgres", str(self._folder))
+
+    @property
+    def address(self) -> str:
+        return f"{ports.HOST}:{self._state.postgres_port}"
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql://{USER}:{self._state.password}@{self.address}/{DATABASE}"
+
+    def choose_ports(self) -> None:
+        """Keep the port of the last time where it is free."""
+        self._state.postgres_port = ports.choose(self._state.postgres_port, PORT)
+
+    def spawn(self) -> int:
+        """Make the database cluster if there is none and start the server; returns its pid at once."""
+        runs_as = account(self.home, user=self._state.postgres_user, progress=self._progress)
+        self._state.postgres_user = runs_as.owner.name if runs_as.owner else None
+        if not self._folder.exists():
+            self._create(runs_as)
+        self._forget_stale_pid()
+        options = [f"{name}={value}" for name, value in {"port": self._state.postgres_port, **SETTINGS}.items()]
+        return process.spawn(
+            [str(runs_as.install / "bin" / "postgres"), "-D", str(self._folder)]
+            + [part for option in options for part in ("-c", option)],
+            log=self.log,
+            cwd=self.home,
+            owner=runs_as.owner,
+        )
+
+    def discard(self) -> None:
+        """Remove the data."""
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def answers(self) -> bool:
+        """Whether the server works and is this one: another could sit on the port, with the same password even."""
+        from stream.database import connect
+
+        port = self._state.postgres_port
+        if port is None or not ports.answers(port):
+            return False
+        try:
+            with connect(self.database_url, application_name="stream-stack", autocommit=True) as connection:
+                row = connection.execute("show data_directory").fetchone()
+        except Unreachable:
+            return False
+        return row is not None and Path(row[0]) == self._folder
+
+    def _create(self, runs_as: Account) -> None:
+        """`initdb` and the first database, under another name until both are done: a killed one is begun anew."""
+        owner = runs_as.owner
+        unfinished, password = self.home / "data.new", self.home / "password"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        password.unlink(missing_ok=True)
+        unfinished.mkdir(mode=0o700)
+        descriptor = os.open(password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(self._state.password)
+        if owner is not None:
+            os.chown(unfinished, owner.uid, owner.gid)
+            os.chown(password, owner.uid, owner.gid)
+        try:
+            _run(
+                *(runs_as, "initdb", "-D", str(unfinished), "-U", USER, "--auth=scram-sha-256", "--pwfile", str(password)),
+                *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+                "--no-instructions",
+            )
+            single = (runs_as, "postgres", "--single", "-D", str(unfinished), "-c", "max_connections=10", "postgres")
+            _run(*single, stdin=f"create database {DATABASE} owner {USER};\n")
+        finally:
+            password.unlink()
+        unfinished.rename(self._folder)
+
+    def _forget_stale_pid(self) -> None:
+        """A pid file whose number now belongs to another process would make the server refuse to start."""
+        file = self._folder / "postmaster.pid"
+        try:
+            pid = int(file.read_text(encoding="ascii").split()[0])
+        except (FileNotFoundError, ValueError, IndexError):
+            return
+        if process.is_other(pid, self.identity.program):
+            file.unlink()
+
+
+def _run(runs_as: Account, program: str, *arguments: str, stdin: str = "") -> None:
+    result = subprocess.run(
+        [str(runs_as.install / "bin" / program), *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=runs_as.home,
+        env=process.environment(),
+        **process.as_user(runs_as.owner),
+    )
+    if result.returncode != 0 or "ERROR:" in result.stderr:
+        lines = [line for line in result.stderr.splitlines() if "ERROR:" in line or "FATAL:" in line]
+        lines = lines or [line for line in result.stderr.splitlines() if "error:" in line]
+        reason = lines[0] if lines else result.stderr.strip() or f"exit code {result.returncode}"
+        raise StreamError(f"{program} failed: {reason}")

@@ -1,0 +1,87 @@
+"""What one stack remembers between commands: ports, password, where PostgreSQL lives, which processes it started."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from stream.errors import StreamError
+
+FILE = "state.json"
+LOCK = "lock"
+KAFKA_FOLDER = "kafka"
+POSTGRES_FOLDER = "postgres"
+
+
+@dataclass
+class State:
+    """The content of `state.json`. Ports and password are kept for the life of the folder, so that they stay the same."""
+
+    kafka_port: int | None = None
+    controller_port: int | None = None
+    postgres_port: int | None = None
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    # Folder of PostgreSQL's data, and the user it runs as where that is not the caller.
+    postgres_home: str | None = None
+    postgres_user: str | None = None
+    kafka_pid: int | None = None
+    postgres_pid: int | None = None
+
+    def save(self, data: Path) -> None:
+        """Replace the file in one step, readable by its owner alone: it holds the password."""
+        temporary = data / f"{FILE}.new"
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(data / FILE)
+
+
+def load(data: Path) -> State | None:
+    """The state of the stack in `data`, None where there is none; raises StreamError where it cannot be used."""
+    path = data / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return State(**content)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise StreamError(f"{path} belongs to another user; run this as the user who started the stack") from error
+    except (ValueError, TypeError) as error:
+        raise StreamError(f"{path} is damaged ({error})", hint=f"rm -r {data}   (this deletes its data)") from error
+
+
+def load_or_new(data: Path) -> State:
+    """As `load`, or a new state; refuses a folder that has data but has lost its state, rather than guess."""
+    state = load(data)
+    if state is not None:
+        if (data / FILE).stat().st_uid != os.geteuid():
+            raise StreamError(f"the stack in {data} belongs to another user; run this as the user who started it")
+        return state
+    for name in (KAFKA_FOLDER, POSTGRES_FOLDER):
+        if (data / name).exists():
+            raise StreamError(f"{data / name} is there but {FILE} is not", hint=f"rm -r {data}   (this deletes its data)")
+    return State()
+
+
+@contextmanager
+def locked(data: Path, progress: Callable[[str], None]) -> Iterator[None]:
+    """Hold the folder's lock: one `up` or `down` at a time. The kernel frees it when its holder dies."""
+    descriptor = os.open(data / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"waiting for another command that works on {data}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
