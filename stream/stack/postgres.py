@@ -119,13 +119,16 @@ class Postgres:
         unfinished.rename(self._folder)
 
     def _forget_stale_pid(self) -> None:
-        """A pid file whose number now belongs to another process would make the server refuse to start."""
+        """A pid file whose number some other process has would make the server refuse to start.
+
+        That a killed server's sessions still work on the data is noticed without the file, by their shared memory.
+        """
         file = self._folder / "postmaster.pid"
         try:
             pid = int(file.read_text(encoding="ascii").split()[0])
         except (FileNotFoundError, ValueError, IndexError):
             return
-        if process.is_other(pid, self.identity.program):
+        if process.is_in_the_way(pid, self.identity.program):
             file.unlink()
 
 

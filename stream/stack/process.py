@@ -102,12 +102,13 @@ def is_running(pid: int | None, identity: Identity) -> bool:
         return False
 
 
-def is_other(pid: int, program: str) -> bool:
-    """Whether the process is there and runs another program."""
+def is_in_the_way(pid: int, program: str) -> bool:
+    """Whether a process has this number that is not the program: another one, or a dead one nobody waited for."""
     import psutil
 
     try:
-        return bool(psutil.Process(pid).name() != program)
+        process = psutil.Process(pid)
+        return bool(process.name() != program or process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -165,8 +166,7 @@ def lines_since(log: Path, start: int) -> list[str]:
 
 
 def last_of(lines: Sequence[str]) -> str:
-    """The last line that says something: the frames of a stack trace are passed over."""
-    for line in reversed(lines):
-        if line.strip() and not line.startswith((" ", "\t")):
-            return line.strip()
-    return "(nothing)"
+    """The line that says why a server died: its last error, or else its last line that is no frame of a trace."""
+    spoken = [line.strip() for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    errors = [line for line in spoken if any(word in line for word in ("FATAL", "PANIC", "ERROR"))]
+    return (errors or spoken or ["(nothing)"])[-1]
