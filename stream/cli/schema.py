@@ -45,7 +45,7 @@ def new(name: str, project_dir: Path) -> None:
         say(f"A copy of {versions[-1].path.name}. Edit it, then: stream schema check")
     else:
         say(
-            f"The first version of {name}. Edit it, name {name} in schemas/topics.toml, then: stream schema check"
+            f"The first version of {name}. Edit it, name it in schemas/topics.toml, then: stream schema check"
         )
 
 

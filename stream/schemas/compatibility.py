@@ -1,8 +1,8 @@
 """Does every version of an event read what all versions before it wrote? Shown by writing and reading. Pure.
 
 Comparing field names would miss much of what breaks a consumer: a logical type that changed over the same
-Avro type, a symbol taken out of an enum, a record inside a list. So values at the edges of each older schema are
-written with it and read with the newer one, and what comes out must fit the newer one.
+Avro type, a symbol taken out of an enum, a record inside a list. So values at the edges of each older schema
+are written with it and read with the newer one, and what comes out must fit the newer one.
 """
 
 from __future__ import annotations

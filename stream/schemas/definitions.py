@@ -132,7 +132,7 @@ class _Compiler:
             try:
                 made.append(Field(name, shape, optional=True, default=shape.plain(entry["default"])))
             except Misfit as misfit:
-                at = _step(place, "default") + path_text(["", *misfit.path])
+                at = _step(place, path_text(["default", *misfit.path]))
                 raise BadDefinition(at, f"expected {misfit.expected}, got {misfit.got}") from None
         return made
 
