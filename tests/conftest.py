@@ -35,7 +35,7 @@ def servers(stack_data: Path) -> Iterator[stack.Addresses]:
     """Kafka and PostgreSQL, started once a run. A test that kills one of them brings it back with `stack.up`."""
     data = stack_data / ".stream"
     yield stack.up(data, progress=lambda line: print(line))
-    stack.down(data)
+    stack.down(data, delete=True)
 
 
 @pytest.fixture(scope="session")
