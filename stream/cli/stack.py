@@ -57,7 +57,13 @@ def status(ctx: click.Context, project_dir: Path, data: Path | None, format_: st
     if format_ == "json":
         print_json(
             [
-                {"name": one.name, "state": one.state, "address": one.address, "pid": one.pid, "log": str(one.log)}
+                {
+                    "name": one.name,
+                    "state": one.state,
+                    "address": one.address,
+                    "pid": one.pid,
+                    "log": str(one.log),
+                }
                 for one in found
             ]
         )

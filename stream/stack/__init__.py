@@ -1,7 +1,7 @@
 """Real Kafka and real PostgreSQL for one project, on this machine, without Docker or an installation.
 
-    addresses = stack.up(project / ".stream", progress=print)
-    stack.down(project / ".stream")
+addresses = stack.up(project / ".stream", progress=print)
+stack.down(project / ".stream")
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "processes",
     "restart_postgres",
     "running",
+    "running_in",
     "status",
     "up",
 ]

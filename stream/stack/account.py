@@ -1,8 +1,8 @@
 """Whom PostgreSQL runs as, and where: it refuses root, and another user cannot reach what is root's.
 
-Called by root, the binaries are copied to, and the data kept in, root's own part of the system's state folder, where
-every folder above the data is root's and only the data folder itself belongs to PostgreSQL's user. The rights of
-folders that are not ours are never widened.
+Called by root, the binaries are copied to, and the data kept in, root's part of the system's state folder,
+where every folder above the data is root's and only the data folder itself belongs to PostgreSQL's user. The
+rights of folders that are not ours are never widened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MADE_USER = "stream-postgres"
 
 @dataclass(frozen=True)
 class Account:
-    """`home` holds the data folder; `install` has bin, lib and share; `owner` is None for the caller itself."""
+    """`home` holds the data folder, `install` bin, lib and share; `owner` is None for the caller itself."""
 
     owner: Owner | None
     install: Path
@@ -40,7 +40,7 @@ class Account:
 def home_of(data: Path) -> Path:
     """Where PostgreSQL of the stack in `data` lives: inside it, or for root in a folder named after its path.
 
-    The same path gives the same folder, so a stack whose `.stream` was removed leaves nothing that is never found.
+    The same path gives the same folder: what a stack leaves whose `.stream` was removed is found again.
     """
     if os.geteuid() != 0:
         return data / POSTGRES_FOLDER
@@ -92,7 +92,7 @@ def _lookup(name: str) -> Owner | None:
 
 
 def _root_folder(path: Path) -> None:
-    """Make a folder of root's that others may pass through; refuse one in which somebody else could swap things."""
+    """Make a folder of root's that others may pass through; refuse one in which they could swap things."""
     path.mkdir(mode=0o755, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:

@@ -1,4 +1,4 @@
-"""The jars of Apache Kafka: a pinned list, each fetched once into the user's cache and checked by its SHA-256."""
+"""The jars of Apache Kafka: pinned by SHA-256, fetched once into the user's cache, checked at each start."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def is_intact(path: Path, jar: Jar) -> bool:
 
 
 def _download(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
-    """Fetch in parallel through a throwaway Maven repository: a jar is in the folder whole and checked, or not at all."""
+    """Fetch in parallel, by way of a scratch folder: a jar is in the cache whole and checked, or not at all."""
     for left_behind in folder.glob(f"{SCRATCH}*"):
         shutil.rmtree(left_behind, ignore_errors=True)
     if not jars:
@@ -112,12 +112,14 @@ def _fetch(jar: Jar, scratch: Path, folder: Path) -> int:
             shutil.rmtree(scratch / artifact.component.path_prefix, ignore_errors=True)
             if attempt == TRIES:
                 raise StreamError(
-                    f"Apache Kafka {KAFKA_VERSION} is not in {folder} yet, and the Maven repository cannot be reached"
-                    f" ({type(error).__name__}); the first start needs the network, later ones do not",
+                    f"Apache Kafka {KAFKA_VERSION} is not in {folder} yet, and the Maven repository cannot"
+                    f" be reached ({type(error).__name__}); the first start needs the network, later ones do not",
                     hint="stream stack up   (with the network, or HTTPS_PROXY set)",
                 ) from error
     if not is_intact(path, jar):
-        raise StreamError(f"{jar.file}: the Maven repository sent another file than the one that was pinned (SHA-256)")
+        raise StreamError(
+            f"{jar.file}: the Maven repository sent another file than the one that was pinned (SHA-256)"
+        )
     size = path.stat().st_size
     path.replace(folder / jar.file)
     return size

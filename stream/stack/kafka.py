@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from stream.stack.state import KAFKA_FOLDER, State
 PORT = 9092
 NODE_ID = 1
 
-# What the broker is told beside its addresses and folders. docker-compose.yml says the same; a test compares them.
+# What the broker is told beside addresses and folders; a test compares it with docker-compose.yml.
 SETTINGS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "default.replication.factor": "1",
@@ -32,15 +33,15 @@ SETTINGS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # A killed worker's keys go on elsewhere within ten seconds; a group may ask for less, down to the minimum.
+    # A killed worker's keys go on elsewhere within ten seconds; a group may ask for less, to the minimum.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "200",
 }
-# For one small node: a killed broker's session ends after a second, not nine, before which it cannot start again;
-# the cleaner's buffer is a quarter of a gigabyte of heap otherwise.
+# For one small node: a killed broker's session ends after a second, not nine, before which it cannot start
+# again; the cleaner's buffer takes 128 MB of heap otherwise.
 SMALL: Mapping[str, str] = {
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "250",
@@ -79,7 +80,7 @@ class Kafka:
         self._folder = data / KAFKA_FOLDER
         self._properties = self._folder / "server.properties"
         self.log = data / "kafka.log"
-        # Not the path of server.properties: Java is given relative names, whatever is in the path of the project.
+        # Not the path of server.properties: Java is given relative names, whatever the project's path holds.
         self.identity = Identity("java", f"-Dstream.stack={self._folder}")
 
     @property
@@ -89,8 +90,11 @@ class Kafka:
     def choose_ports(self) -> None:
         """Keep the ports of the last time where they are free."""
         state = self._state
-        state.kafka_port = ports.choose(state.kafka_port, PORT)
+        wanted = state.kafka_port or PORT
+        state.kafka_port = ports.choose(wanted, PORT)
         state.controller_port = ports.choose(state.controller_port, taken=[state.kafka_port])
+        if state.kafka_port != wanted:
+            self._progress(f"port {wanted} is taken by another program: Kafka gets {state.kafka_port}")
 
     def spawn(self) -> int:
         """Write the configuration and start the broker; returns its pid at once."""
@@ -107,12 +111,12 @@ class Kafka:
                 self.identity.argument,
                 "-Djava.io.tmpdir=tmp",
                 "-Dlog4j2.configurationFile=log4j2.properties",
-                *("-cp", ":".join(map(str, class_path))),
                 "kafka.Kafka",
                 "server.properties",
             ],
             log=self.log,
             cwd=self._folder,
+            variables=_class_path(class_path),
         )
 
     def answers(self) -> bool:
@@ -128,7 +132,7 @@ class Kafka:
             return False
 
     def warm_up(self) -> None:
-        """Have the topic of committed offsets made now, or the first group of all waits a second or three for it."""
+        """Have the topic of committed offsets made now, or the first group of all waits seconds for it."""
         from stream.kafka.admin import create_offsets_topic
 
         create_offsets_topic(self._config())
@@ -153,7 +157,7 @@ class Kafka:
         }
 
     def _format(self, class_path: list[Path]) -> None:
-        """Give a new node its identity: what Kafka's own tool writes, without a second start of Java for each."""
+        """Give a new node its identity, as Kafka's own tool does, without a start of Java for each."""
         folder = self._folder / "data"
         meta = folder / "meta.properties"
         if meta.exists():
@@ -175,7 +179,7 @@ class Kafka:
 
 
 def bootstrap_checkpoint(java: Path, class_path: list[Path]) -> Path:
-    """The file that tells a new node its feature levels, made once a Kafka version by Kafka's own tool and kept.
+    """The file that tells a new node its feature levels: made once a version by Kafka's own tool, and kept.
 
     A node without it starts, and then refuses consumers of the new group protocol.
     """
@@ -191,22 +195,38 @@ def bootstrap_checkpoint(java: Path, class_path: list[Path]) -> Path:
             "listeners": f"PLAINTEXT://{ports.HOST}:{PORT},CONTROLLER://{ports.HOST}:{PORT + 1}",
             "log.dirs": "data",
         }
-        _write_properties(Path(scratch) / "server.properties", settings)
+        properties = Path(scratch) / "server.properties"
+        _write_properties(properties, settings)
         result = subprocess.run(
-            [str(java), *JVM, "-cp", ":".join(map(str, class_path)), "kafka.tools.StorageTool"]
-            + ["format", "-t", _kafka_id(), "-c", "server.properties"],
+            [
+                str(java),
+                *JVM,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                _kafka_id(),
+                "-c",
+                "server.properties",
+            ],
             cwd=scratch,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=process.environment(),
+            env={**process.environment(), **_class_path(class_path)},
         )
         made = Path(scratch) / "data" / kept.name
         if not made.exists():
             lines = (result.stderr or result.stdout).strip().splitlines()
-            raise StreamError(f"Kafka's format tool failed: {lines[-1] if lines else f'exit {result.returncode}'}")
+            raise StreamError(
+                f"Kafka's format tool failed: {lines[-1] if lines else f'exit {result.returncode}'}"
+            )
         made.replace(kept)
     return kept
+
+
+def _class_path(class_path: list[Path]) -> dict[str, str]:
+    """As a variable and not an option, so that the command line of the broker can be read."""
+    return {"CLASSPATH": os.pathsep.join(map(str, class_path))}
 
 
 def _kafka_id() -> str:

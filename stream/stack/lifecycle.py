@@ -1,4 +1,4 @@
-"""Start, adopt and stop the two servers of a stack: each is found as it is, and brought to where it should be."""
+"""Start, adopt and stop the two servers of a stack: each is taken as it is found."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ STARTS = 5
 # What a first start and a later one need at least; with less, they would stop somewhere in the middle.
 NEW_BYTES, WARM_BYTES = 300_000_000, 50_000_000
 
-# Lines after which the same start can succeed: somebody else took the port meanwhile; the last sessions of a killed
-# server are not gone yet.
+# Lines after which the same start can succeed: somebody else took the port meanwhile; the last sessions of a
+# killed server are not gone yet.
 PASSING = ("Address already in use", "pre-existing shared memory block")
 
 Progress = Callable[[str], None]
@@ -68,13 +68,13 @@ def silent(_: str) -> None:
 def up(data: Path, *, progress: Progress = silent) -> Addresses:
     """Return when Kafka and PostgreSQL of the folder are ready, started now or found running.
 
-    What died is started again and what hangs is replaced, on the same ports and with the same data. Any number of
+    What died is started again and what hangs is replaced, on the same ports, with the same data. Any number of
     processes may call it at once. Raises StreamError, in one sentence, where it cannot be done.
     """
     wheels.check_installed()
     data = data.resolve()
     with _explained(data):
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state.make_folder(data)
         with state.locked(data, progress):
             return _up(data, progress)
 
@@ -161,7 +161,7 @@ def _up(data: Path, progress: Progress) -> Addresses:
 
 
 def _same_home(data: Path, known: State, home: Path) -> str | None:
-    """Root's databases are outside the folder: one that was moved or copied must not get an empty one, or share one."""
+    """Root's database is outside the folder: one that was moved must not get an empty one, or share one."""
     if home.is_relative_to(data):
         return None
     if known.postgres_home not in (None, str(home)):
@@ -206,9 +206,13 @@ def _finish(run: Run, data: Path, known: State) -> int:
             _kill(server, run.pid)
         if not run.adopted:
             if not died:
-                raise StreamError(f"{server.name} was not ready in {READY_TIMEOUT_S:.0f} s; its log is {server.log}")
+                raise StreamError(
+                    f"{server.name} was not ready in {READY_TIMEOUT_S:.0f} s; its log is {server.log}"
+                )
             if attempt == STARTS or not any(text in line for line in lines for text in PASSING):
-                raise StreamError(f"{server.name} died while starting; {server.log} ends: {process.last_of(lines)}")
+                raise StreamError(
+                    f"{server.name} died while starting; {server.log} ends: {process.last_of(lines)}"
+                )
             time.sleep(0.2 * attempt)
         run = _start(server, data, known)
     raise AssertionError("unreachable")
@@ -250,7 +254,9 @@ def _check_space(folders: Sequence[Path], needed: int) -> None:
             folder = folder.parent
         free = shutil.disk_usage(folder).free
         if free < needed:
-            raise StreamError(f"the disk of {folder} is full: {free / 1e6:.0f} MB free, {needed / 1e6:.0f} MB needed")
+            raise StreamError(
+                f"the disk of {folder} is full: {free / 1e6:.0f} MB free, {needed / 1e6:.0f} MB needed"
+            )
 
 
 @contextmanager

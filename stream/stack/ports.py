@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 HOST = "127.0.0.1"
 
-# Below the range from which kernels give ports to outgoing connections (from 32768, 49152 on macOS), or a client's
-# connection could sit on a stopped stack's port when it comes back.
+# Below the range from which kernels give ports to outgoing connections (from 32768, 49152 on macOS), or some
+# client's connection could sit on a stopped stack's port when it comes back.
 FALLBACK = range(20_000, 32_000)
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from stream.stack.state import State
 
 PORT = 5432
 USER = DATABASE = "stream"
+UNFINISHED = "new-"
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": ports.HOST,
@@ -25,10 +27,10 @@ SETTINGS: Mapping[str, str] = {
     # One transaction may append for tens of thousands of keys, with an advisory lock each.
     "max_locks_per_transaction": "1024",
     "shared_buffers": "128MB",
-    "max_wal_size": "512MB",
     "fsync": "on",
     "timezone": "UTC",
     "log_timezone": "UTC",
+    "log_checkpoints": "off",
     "log_line_prefix": "%m [%p] %a ",
 }
 
@@ -57,7 +59,10 @@ class Postgres:
 
     def choose_ports(self) -> None:
         """Keep the port of the last time where it is free."""
-        self._state.postgres_port = ports.choose(self._state.postgres_port, PORT)
+        wanted = self._state.postgres_port or PORT
+        self._state.postgres_port = port = ports.choose(wanted, PORT)
+        if port != wanted:
+            self._progress(f"port {wanted} is taken by another program: PostgreSQL gets {port}")
 
     def spawn(self) -> int:
         """Make the database cluster if there is none and start the server; returns its pid at once."""
@@ -66,7 +71,9 @@ class Postgres:
         if not self._folder.exists():
             self._create(runs_as)
         self._forget_stale_pid()
-        options = [f"{name}={value}" for name, value in {"port": self._state.postgres_port, **SETTINGS}.items()]
+        options = [
+            f"{name}={value}" for name, value in {"port": self._state.postgres_port, **SETTINGS}.items()
+        ]
         return process.spawn(
             [str(runs_as.install / "bin" / "postgres"), "-D", str(self._folder)]
             + [part for option in options for part in ("-c", option)],
@@ -80,7 +87,7 @@ class Postgres:
         shutil.rmtree(self.home, ignore_errors=True)
 
     def answers(self) -> bool:
-        """Whether the server works and is this one: another could sit on the port, with the same password even."""
+        """Whether the server works and is this one: another could sit on the port."""
         from stream.database import connect
 
         port = self._state.postgres_port
@@ -94,34 +101,31 @@ class Postgres:
         return row is not None and Path(row[0]) == self._folder
 
     def _create(self, runs_as: Account) -> None:
-        """`initdb` and the first database, under another name until both are done: a killed one is begun anew."""
-        owner = runs_as.owner
-        unfinished, password = self.home / "data.new", self.home / "password"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        password.unlink(missing_ok=True)
-        unfinished.mkdir(mode=0o700)
-        descriptor = os.open(password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(self._state.password)
-        if owner is not None:
-            os.chown(unfinished, owner.uid, owner.gid)
-            os.chown(password, owner.uid, owner.gid)
-        try:
-            _run(
-                *(runs_as, "initdb", "-D", str(unfinished), "-U", USER, "--auth=scram-sha-256", "--pwfile", str(password)),
-                *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-                "--no-instructions",
-            )
-            single = (runs_as, "postgres", "--single", "-D", str(unfinished), "-c", "max_connections=10", "postgres")
-            _run(*single, stdin=f"create database {DATABASE} owner {USER};\n")
-        finally:
-            password.unlink()
-        unfinished.rename(self._folder)
+        """`initdb` and the first database, in a folder apart until both are done: a killed one begins anew."""
+        for left_behind in self.home.glob(f"{UNFINISHED}*"):
+            shutil.rmtree(left_behind, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.home))
+        data, password = folder / "data", folder / "password"
+        data.mkdir(mode=0o700)
+        password.touch(mode=0o600)
+        password.write_text(self._state.password, encoding="utf-8")
+        if runs_as.owner is not None:
+            for path in (password, data, folder):
+                os.chown(path, runs_as.owner.uid, runs_as.owner.gid)
+        _run(
+            *(runs_as, folder, "initdb", "-D", str(data), "-U", USER),
+            *("--auth=scram-sha-256", "--pwfile", str(password), "--no-instructions"),
+            *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+        )
+        single = ("postgres", "--single", "-D", str(data), "-c", "max_connections=10", "postgres")
+        _run(runs_as, folder, *single, stdin=f"create database {DATABASE} owner {USER};\n")
+        data.rename(self._folder)
+        shutil.rmtree(folder)
 
     def _forget_stale_pid(self) -> None:
         """A pid file whose number some other process has would make the server refuse to start.
 
-        That a killed server's sessions still work on the data is noticed without the file, by their shared memory.
+        That a killed server's sessions still use the data is noticed without it, by their shared memory.
         """
         file = self._folder / "postmaster.pid"
         try:
@@ -132,13 +136,13 @@ class Postgres:
             file.unlink()
 
 
-def _run(runs_as: Account, program: str, *arguments: str, stdin: str = "") -> None:
+def _run(runs_as: Account, cwd: Path, program: str, *arguments: str, stdin: str = "") -> None:
     result = subprocess.run(
         [str(runs_as.install / "bin" / program), *arguments],
         input=stdin,
         capture_output=True,
         text=True,
-        cwd=runs_as.home,
+        cwd=cwd,
         env=process.environment(),
         **process.as_user(runs_as.owner),
     )

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class Owner:
 class Identity:
     """How a server process is told from all others: its program, and an argument that no other process has.
 
-    A pid alone is not enough: it is used again, and a command killed between start and writing it down leaves none.
+    A pid alone is not enough: it is used again, and a command killed before it wrote it down leaves none.
     """
 
     program: str
@@ -39,11 +39,18 @@ class Identity:
         return bool(command) and os.path.basename(command[0]) == self.program and self.argument in command
 
 
-def spawn(command: Sequence[str], *, log: Path, cwd: Path, owner: Owner | None = None) -> int:
+def spawn(
+    command: Sequence[str],
+    *,
+    log: Path,
+    cwd: Path,
+    owner: Owner | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> int:
     """Start a server in a session of its own, its output appended to `log`; returns its pid.
 
-    A shell in between makes it a child of init, so it is no child of a caller that lives long. The environment is
-    not passed on: JAVA_TOOL_OPTIONS, PGDATA and their like would change what is started, and secrets would show.
+    A shell in between makes it a child of init, so it is no child of a caller that lives on. The environment is
+    not passed on: JAVA_TOOL_OPTIONS, PGDATA and their like would change what is started.
     """
     with open(log, "ab") as output:
         result = subprocess.run(
@@ -54,7 +61,7 @@ def spawn(command: Sequence[str], *, log: Path, cwd: Path, owner: Owner | None =
             check=True,
             start_new_session=True,
             cwd=cwd,
-            env=environment(),
+            env={**environment(), **(variables or {})},
             **as_user(owner),
         )
     return int(result.stdout)
@@ -103,7 +110,7 @@ def is_running(pid: int | None, identity: Identity) -> bool:
 
 
 def is_in_the_way(pid: int, program: str) -> bool:
-    """Whether a process has this number that is not the program: another one, or a dead one nobody waited for."""
+    """Whether a process has this number that is not the program: another, or a dead one nobody waited for."""
     import psutil
 
     try:
@@ -130,7 +137,9 @@ def send(pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError as error:
-        raise StreamError(f"process {pid} belongs to another user; run this as the user who started it") from error
+        raise StreamError(
+            f"process {pid} belongs to another user; run this as the user who started it"
+        ) from error
 
 
 def wait_gone(pid: int, identity: Identity, *, timeout_s: float) -> bool:
@@ -144,7 +153,7 @@ def wait_gone(pid: int, identity: Identity, *, timeout_s: float) -> bool:
 
 
 def start_of_log(log: Path) -> int:
-    """Where the lines of a server started now will begin; a log that has grown too long is put aside first."""
+    """Where the lines of a server started now will begin; a log grown too long is put aside first."""
     try:
         size = log.stat().st_size
     except FileNotFoundError:
@@ -166,7 +175,7 @@ def lines_since(log: Path, start: int) -> list[str]:
 
 
 def last_of(lines: Sequence[str]) -> str:
-    """The line that says why a server died: its last error, or else its last line that is no frame of a trace."""
+    """The line that says why a server died: its last error, else its last line outside a stack trace."""
     spoken = [line.strip() for line in lines if line.strip() and not line.startswith((" ", "\t"))]
     errors = [line for line in spoken if any(word in line for word in ("FATAL", "PANIC", "ERROR"))]
     return (errors or spoken or ["(nothing)"])[-1]

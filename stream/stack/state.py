@@ -1,4 +1,4 @@
-"""What one stack remembers between commands: ports, password, where PostgreSQL lives, which processes it started."""
+"""What one stack remembers between commands: ports, password, PostgreSQL's home, the processes it started."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -21,7 +23,7 @@ POSTGRES_FOLDER = "postgres"
 
 @dataclass
 class State:
-    """The content of `state.json`. Ports and password are kept for the life of the folder, so that they stay the same."""
+    """The content of `state.json`; ports and password stay the same for the life of the folder."""
 
     kafka_port: int | None = None
     controller_port: int | None = None
@@ -46,7 +48,7 @@ class State:
 
 
 def load(data: Path) -> State | None:
-    """The state of the stack in `data`, None where there is none; raises StreamError where it cannot be used."""
+    """The state of the stack in `data`, None where there is none; raises StreamError where it is no use."""
     path = data / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -54,22 +56,40 @@ def load(data: Path) -> State | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        raise StreamError(f"{path} belongs to another user; run this as the user who started the stack") from error
+        raise StreamError(
+            f"{path} belongs to another user; run this as the user who started the stack"
+        ) from error
     except (ValueError, TypeError) as error:
-        raise StreamError(f"{path} is damaged ({error})", hint=f"rm -r {data}   (this deletes its data)") from error
+        raise StreamError(
+            f"{path} is damaged ({error})", hint=f"rm -r {data}   (this deletes its data)"
+        ) from error
 
 
 def load_or_new(data: Path) -> State:
     """As `load`, or a new state; refuses a folder that has data but has lost its state, rather than guess."""
     state = load(data)
     if state is not None:
-        if (data / FILE).stat().st_uid != os.geteuid():
-            raise StreamError(f"the stack in {data} belongs to another user; run this as the user who started it")
         return state
     for name in (KAFKA_FOLDER, POSTGRES_FOLDER):
         if (data / name).exists():
-            raise StreamError(f"{data / name} is there but {FILE} is not", hint=f"rm -r {data}   (this deletes its data)")
+            raise StreamError(
+                f"{data / name} is there but {FILE} is not", hint=f"rm -r {data}   (this deletes its data)"
+            )
     return State()
+
+
+def _remove(data: Path) -> str:
+    return f"rm -r {shlex.quote(str(data))}   (this deletes its data)"
+
+
+def make_folder(data: Path) -> None:
+    """Make the stack's folder, for its owner alone; refuse one in which somebody else could swap files."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = data.stat()
+    if found.st_uid != os.geteuid():
+        raise StreamError(f"{data} belongs to another user; run this as that user")
+    if found.st_mode & stat.S_IWOTH:
+        raise StreamError(f"everybody can write to {data}", hint=f"chmod o-w {data}")
 
 
 @contextmanager

