@@ -37,6 +37,7 @@ MOST_BYTES_A_READ = 16 * 1024 * 1024
 PROMOTED_AT_ONCE = 2000
 SERVE_S = 0.05  # one pass waits this long for acknowledgements, then looks at the other topics again
 LOOK_AT_LOCKS_EVERY_S = 0.1
+DISCOVER_TOPICS_EVERY_S = 1.0
 OVERDUE_S = 0.5  # a key this late is waited for
 WAIT_FOR_A_KEY_EVERY_S = 0.5
 BUSY_S = 0.1  # after work, look again every millisecond for so long
@@ -69,6 +70,7 @@ class _View:
     limits: dict[tuple[str, int], int] = field(default_factory=dict)
     quiet_at: int | None = None  # the last id when everything up to it was seen to be gone
     looked_at_locks: float = 0.0
+    next_discovery: float = 0.0
     blocked: dict[int, float] = field(default_factory=dict)  # lock number -> blocked since, of due keys
     waited_for_a_key: float = 0.0
 
@@ -80,7 +82,7 @@ class Relay:
         self._config = config
         self._codec = project.codec
         self._session: ShardSession | None = None
-        self._publishers: dict[str, Publisher] = {}
+        self._publishers = {topic: Publisher(config, topic, project.codec) for topic in project.topics.topics}
         self._view = _View()
         self._stopping = False
         self._sick: dict[str, str] = {}
@@ -126,11 +128,11 @@ class Relay:
         done = Pass()
         session = self._opened()
         done.shards_changed = self._refresh_shards(session)
-        last_id, due, topics = self._probe(session)
+        last_id, due = self._probe(session)
         if due:
             done.promoted = self._promote(session)
         if due or last_id != self._view.quiet_at:
-            done.read = self._read(session, last_id, topics)
+            done.read = self._read(session, last_id)
         self._serve()
         done.published, done.rejected = self._settle(session)
         self._report_sick(session)
@@ -167,11 +169,11 @@ class Relay:
             log.info("relay.shards", owned=len(session.owned), of=SHARDS)
         return changed
 
-    def _probe(self, session: ShardSession) -> tuple[int, bool, list[str]]:
-        """The last id taken, whether rows are due, the topics there are. The only query of an idle pass."""
+    def _probe(self, session: ShardSession) -> tuple[int, bool]:
+        """The last id taken, and whether rows are due. The only query of an idle pass."""
         cursor = session.connection.execute(query("probe"), {"shards": list(session.owned)})
-        [(last_value, is_called, due, topics)] = cursor.fetchall()
-        return (last_value if is_called else 0), due, topics
+        [(last_value, is_called, due)] = cursor.fetchall()
+        return (last_value if is_called else 0), due
 
     def _promote(self, session: ShardSession) -> int:
         """Due rows into the outbox. Keys whose append lock is taken are tried again; long overdue ones waited for."""
@@ -206,13 +208,15 @@ class Relay:
         [(moved,)] = cursor.fetchall()
         return int(moved)
 
-    def _read(self, session: ShardSession, last_id: int, topics: list[str]) -> int:
+    def _read(self, session: ShardSession, last_id: int) -> int:
         """The first rows of every owned shard of every topic that wants some, in one snapshot."""
         view = self._view
         self._look_at_locks(session, last_id)
+        self._discover_topics(session)
+        topics = list(self._publishers)
         settled = list(view.floors.settled)
         all_settled = view.floors.all_settled(last_id, session.owned)
-        wanting = [topic for topic in topics if self._publisher(topic).wants_rows()]
+        wanting = [topic for topic in topics if self._publishers[topic].wants_rows()]
         known = [id for topic in wanting for id in self._publishers[topic].known]
         queued = [pair for topic in wanting for pair in self._publishers[topic].queued()]
         wanted = [(topic, shard) for topic in wanting for shard in session.owned]
@@ -242,7 +246,7 @@ class Relay:
         if complete:
             self._raise_floors(wanted, rows, settled, {shard for _, shard in queued})
         if not fetched and not known and all_settled and len(wanting) == len(topics):
-            view.quiet_at = last_id
+            view.quiet_at = last_id if not self._discover_topics(session, now_please=True) else None
         self._offer(wanted, rows)
         if rows:
             failpoint("relay.produced")
@@ -323,10 +327,17 @@ class Relay:
         for publisher in self._publishers.values():
             publisher.forget()
 
-    def _publisher(self, topic: str) -> Publisher:
-        if topic not in self._publishers:
+    def _discover_topics(self, session: ShardSession, *, now_please: bool = False) -> bool:
+        """Look for topics with rows that nobody declared (retries, another project): rarely, it walks dead rows."""
+        view, begun = self._view, time.monotonic()
+        if begun < view.next_discovery and not now_please:
+            return False
+        found = {topic for (topic,) in session.connection.execute(query("outbox_topics"))} - self._publishers.keys()
+        for topic in found:
             self._publishers[topic] = Publisher(self._config, topic, self._codec)
-        return self._publishers[topic]
+        now = time.monotonic()
+        view.next_discovery = now + max(DISCOVER_TOPICS_EVERY_S, 20 * (now - begun))
+        return bool(found)
 
     def _floor(self, topic: str) -> list[int]:
         return self._view.of_topic.setdefault(topic, [0] * SHARDS)

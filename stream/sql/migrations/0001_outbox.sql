@@ -35,9 +35,6 @@ create table stream.outbox (
 );
 alter table stream.outbox alter payload set storage external;  -- Avro bytes: not worth compressing
 
--- Every topic that ever had a row: what the relay looks at. A scan for them would walk all dead rows.
-create table stream.outbox_topic (topic text primary key);
-
 create table stream.outbox_rejected (
     like stream.outbox,
     reason      text not null,
@@ -142,11 +139,6 @@ create function stream.append_encoded(
     language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform stream.lock_keys(keys);
-
-    insert into stream.outbox_topic (topic)
-    select distinct t from unnest(topics) t
-    where not exists (select from stream.outbox_topic known where known.topic = t)
-    on conflict do nothing;
 
     if delays is null then
         insert into stream.outbox (topic, key, event_id, type, "time", payload, data, header_names, header_values)

@@ -1,5 +1,4 @@
--- One cheap look: has an id been taken since, is anything due, which topics are there?
+-- One cheap look: has an id been taken since, and is anything due?
 select last_value, is_called,
-       exists (select from stream.scheduled where due_at <= clock_timestamp() and shard = any (%(shards)s::smallint[])),
-       array(select topic from stream.outbox_topic)
+       exists (select from stream.scheduled where due_at <= clock_timestamp() and shard = any (%(shards)s::smallint[]))
 from stream.outbox_id_seq
