@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from email.parser import BytesHeaderParser
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
@@ -62,7 +63,7 @@ class MailProvider:
 
     @property
     def url(self) -> str:
-        user = f"{self._login[0]}:{self._login[1]}@" if self._login else ""
+        user = "{}:{}@".format(*(quote(part, safe="") for part in self._login)) if self._login else ""
         return f"smtp://{user}{HOST}:{self.port}"
 
     @property
