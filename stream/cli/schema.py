@@ -38,8 +38,11 @@ def new(name: str, project_dir: Path) -> None:
     versions = project.schemas.versions(name)
     text = versions[-1].path.read_text(encoding="utf-8") if versions else _first_version(name)
     path = folder / f"{_next_number(folder, project.schemas):04d}-{name}.avsc"
-    with path.open("x", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
     click.echo(path)
     if versions:
         say(f"A copy of {versions[-1].path.name}. Edit it, then: stream schema check")

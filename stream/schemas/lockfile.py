@@ -68,12 +68,15 @@ def unlocked(catalog: SchemaCatalog, lock: Lock) -> list[Schema]:
 
 
 def add(path: Path, schemas: Iterable[Schema]) -> None:
-    """Append a line for each schema."""
+    """Append a line for each schema; raises SchemaError when the file cannot be written."""
     text = path.read_text(encoding="utf-8") if path.exists() else HEADER
     if not text.endswith("\n"):
         text += "\n"
     lines = [f"{schema.number:04d} {schema.name} {fingerprint(schema)}\n" for schema in schemas]
-    path.write_text(text + "".join(lines), encoding="utf-8")
+    try:
+        path.write_text(text + "".join(lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise SchemaError(str(path), f"cannot be written: {error.strerror}") from error
 
 
 def fingerprint(schema: Schema) -> str:

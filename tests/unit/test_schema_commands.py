@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,14 @@ def test_a_sound_project_passes_and_its_files_are_locked(project: Path) -> None:
     ]
     assert checked(project).exit_code == 0
     assert (project / "schemas" / "schemas.lock").read_text() == lock
+
+
+def test_the_installed_command_exits_with_5_and_keeps_stdout_for_data(project: Path) -> None:
+    write(project, "0003-Paid.avsc", field("total", "int"))
+    command = [Path(sys.executable).with_name("stream"), "schema", "check", "--project", project]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith(f"Error: {project}/schemas/0003-Paid.avsc: does not read 0001-Paid.avsc")
 
 
 def test_new_copies_the_last_version_under_the_next_number(project: Path) -> None:

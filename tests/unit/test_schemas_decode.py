@@ -69,6 +69,8 @@ def varint(number: int) -> bytes:
         (b"", "empty", "the value is empty"),
         (b"\x01" + bytes(16), "no-magic", "begins with 1 (a schema GUID)"),
         (b'{"order": 1}', "no-magic", "begins with 123"),
+        (b"\x01\x00\x00\x00\x01\x00", "no-magic", "begins with 1 (a schema GUID)"),
+        (b"\x07\x00\x00\x00\x01\x00", "no-magic", "begins with 7"),
         (b"\x00\x00\x00", "truncated", "3 bytes are too few"),
         (b"\x00\x00\x00\x12\x67", "unknown-schema", "no schema number 4711"),
         (b"\x00\xff\xff\xff\xff", "unknown-schema", "no schema number 4294967295"),

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum, StrEnum
+from time import monotonic
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -309,6 +310,14 @@ def test_a_field_name_of_someone_else_is_clamped_and_escaped() -> None:
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize("type", ["int", "double", DECIMAL])
+def test_a_huge_number_is_refused_at_once(type: Any) -> None:
+    huge = 1 << 10_000_000
+    started = monotonic()
+    refused(type, huge)
+    assert monotonic() - started < 1
+
+
 def test_a_refused_union_tells_the_deepest_misfit() -> None:
     pair = {"type": "record", "name": "Pair", "fields": [field("left", "int"), field("right", "int")]}
     own = codec_of(["null", "string", pair])
@@ -318,6 +327,14 @@ def test_a_refused_union_tells_the_deepest_misfit() -> None:
     with pytest.raises(InvalidEvent) as caught:
         own.encode("Thing", {"value": 1.5})
     assert (caught.value.field, caught.value.expected) == ("value", "null or text or an object")
+
+
+def test_of_two_records_that_do_not_fit_the_nearer_one_tells() -> None:
+    card = {"type": "record", "name": "Card", "fields": [field("digits", "string")]}
+    cash = {"type": "record", "name": "Cash", "fields": [field("coins", {"type": "array", "items": "int"})]}
+    with pytest.raises(InvalidEvent) as caught:
+        codec_of([card, cash]).encode("Thing", {"value": {"coins": [1, "x"]}})
+    assert caught.value.field == "value.coins[1]"
 
 
 def test_of_two_records_in_a_union_the_one_that_fits_is_written() -> None:
