@@ -26,15 +26,15 @@ from stream.stack.state import POSTGRES_FOLDER
 SYSTEM_STATE = Path("/var/lib/order-event-stream")
 KNOWN_USERS = ("postgres", "_postgres")
 MADE_USER = "stream-postgres"
+DATA = "data"
 
 
 @dataclass(frozen=True)
 class Account:
-    """`home` holds the data folder, `install` bin, lib and share; `owner` is None for the caller itself."""
+    """`install` has bin, lib and share; `owner` is None for the caller itself."""
 
     owner: Owner | None
     install: Path
-    home: Path
 
 
 def home_of(data: Path) -> Path:
@@ -47,24 +47,25 @@ def home_of(data: Path) -> Path:
     return SYSTEM_STATE / f"{data.parent.name[:40]}-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"
 
 
-def account(home: Path, *, user: str | None, progress: Callable[[str], None]) -> Account:
-    """Make ready what PostgreSQL needs to run in `home`; `user` is the one it had before.
-
-    Raises StreamError where root has nobody to run it as.
-    """
+def account(home: Path, progress: Callable[[str], None]) -> Account:
+    """Make ready what PostgreSQL needs to run in `home`; StreamError where root has nobody to run it as."""
     install = wheels.postgres_install()
     if os.geteuid() != 0:
         home.mkdir(mode=0o700, exist_ok=True)
-        return Account(None, install, home)
-    owner = _owner(user, progress)
+        return Account(None, install)
+    owner = _owner(home, progress)
     _root_folder(SYSTEM_STATE)
     _root_folder(home)
-    return Account(owner, _shared_copy(install), home)
+    return Account(owner, _shared_copy(install))
 
 
-def _owner(user: str | None, progress: Callable[[str], None]) -> Owner:
-    for name in (user, *KNOWN_USERS, MADE_USER):
-        if name is not None and (found := _lookup(name)) is not None:
+def _owner(home: Path, progress: Callable[[str], None]) -> Owner:
+    """Whose data it is; for a new one PostgreSQL's user of this system, made if there is none."""
+    if (home / DATA).exists():
+        entry = pwd.getpwuid((home / DATA).stat().st_uid)
+        return Owner(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    for name in (*KNOWN_USERS, MADE_USER):
+        if (found := _lookup(name)) is not None:
             return found
     progress(f"making the system user {MADE_USER}: PostgreSQL does not run as root")
     try:
@@ -93,10 +94,11 @@ def _lookup(name: str) -> Owner | None:
 
 def _root_folder(path: Path) -> None:
     """Make a folder of root's that others may pass through; refuse one in which they could swap things."""
-    path.mkdir(mode=0o755, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
         raise StreamError(f"{path} must be a folder of root's that nobody else can write to")
+    path.chmod(0o755)  # whatever the umask made of it
 
 
 def _shared_copy(install: Path) -> Path:

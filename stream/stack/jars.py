@@ -18,7 +18,7 @@ from stream.stack.state import locked
 
 KAFKA_VERSION = "4.3.1"
 THREADS = 8
-FETCH_TIMEOUT_S = 30
+FETCH_TIMEOUT_S = 15
 TRIES = 3
 SCRATCH = "fetch-"
 
@@ -75,12 +75,13 @@ def is_intact(path: Path, jar: Jar) -> bool:
 
 
 def _download(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
-    """Fetch in parallel, by way of a scratch folder: a jar is in the cache whole and checked, or not at all."""
+    """Fetch in parallel, into a scratch folder first: a jar is in the cache whole and checked, or not."""
     for left_behind in folder.glob(f"{SCRATCH}*"):
         shutil.rmtree(left_behind, ignore_errors=True)
     if not jars:
         return
-    progress(f"downloading Apache Kafka {KAFKA_VERSION}: {len(jars)} jars (45 MB in all) into {folder}")
+    of_all = f"{len(jars)} jars, 45 MB," if len(jars) == len(pinned()) else f"{len(jars)} of its jars"
+    progress(f"downloading Apache Kafka {KAFKA_VERSION}: {of_all} into {folder}")
     with (
         tempfile.TemporaryDirectory(prefix=SCRATCH, dir=folder) as scratch,
         ThreadPoolExecutor(THREADS, thread_name_prefix="jars") as pool,
@@ -98,28 +99,43 @@ def _download(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]
 
 
 def _fetch(jar: Jar, scratch: Path, folder: Path) -> int:
+    """Fetch one jar, some tries if need be; returns its size in bytes."""
+    for _ in range(TRIES):
+        reason = _try(jar, scratch)
+        if reason is None:
+            break
+    else:
+        raise StreamError(
+            f"Apache Kafka {KAFKA_VERSION} cannot be downloaded ({jar.file}: {reason}); the first start needs"
+            " the network, later ones do not",
+            hint="stream stack up   (again, with the network; HTTPS_PROXY is heeded)",
+        )
+    path = _scratch_path(jar, scratch)
+    size = path.stat().st_size
+    path.replace(folder / jar.file)
+    return size
+
+
+def _try(jar: Jar, scratch: Path) -> str | None:
+    """One try; the reason where it failed. What came of it is removed: the next would take it for the jar."""
     import requests
     from jgo.maven import MavenContext
 
     context = MavenContext(repo_cache=scratch, timeout=FETCH_TIMEOUT_S)
-    artifact = context.project(jar.group, jar.artifact).at_version(jar.version).artifact()
-    for attempt in range(1, TRIES + 1):
-        try:
-            path = Path(artifact.resolve())
-            break
-        except requests.RequestException as error:
-            # A jar cut off in the middle is left behind, and the next try would take it for whole.
-            shutil.rmtree(scratch / artifact.component.path_prefix, ignore_errors=True)
-            if attempt == TRIES:
-                raise StreamError(
-                    f"Apache Kafka {KAFKA_VERSION} is not in {folder} yet, and the Maven repository cannot"
-                    f" be reached ({type(error).__name__}); the first start needs the network, later ones do not",
-                    hint="stream stack up   (with the network, or HTTPS_PROXY set)",
-                ) from error
-    if not is_intact(path, jar):
-        raise StreamError(
-            f"{jar.file}: the Maven repository sent another file than the one that was pinned (SHA-256)"
-        )
-    size = path.stat().st_size
-    path.replace(folder / jar.file)
-    return size
+    path = _scratch_path(jar, scratch)
+    try:
+        context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
+    except requests.RequestException as error:
+        reason = f"the Maven repository cannot be reached, {type(error).__name__}"
+    except RuntimeError:
+        reason = "the Maven repository does not have it"
+    else:
+        if is_intact(path, jar):
+            return None
+        reason = "the Maven repository sent another file than the pinned one"
+    path.unlink(missing_ok=True)
+    return reason
+
+
+def _scratch_path(jar: Jar, scratch: Path) -> Path:
+    return scratch.joinpath(*jar.group.split("."), jar.artifact, jar.version, jar.file)

@@ -116,7 +116,7 @@ class Kafka:
             ],
             log=self.log,
             cwd=self._folder,
-            variables=_class_path(class_path),
+            variables=_variables(class_path),
         )
 
     def answers(self) -> bool:
@@ -202,31 +202,25 @@ def bootstrap_checkpoint(java: Path, class_path: list[Path]) -> Path:
                 str(java),
                 *JVM,
                 "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                _kafka_id(),
-                "-c",
-                "server.properties",
+                *("format", "-t", _kafka_id(), "-c", properties.name),
             ],
             cwd=scratch,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env={**process.environment(), **_class_path(class_path)},
+            env={**process.environment(), **_variables(class_path)},
         )
         made = Path(scratch) / "data" / kept.name
         if not made.exists():
-            lines = (result.stderr or result.stdout).strip().splitlines()
-            raise StreamError(
-                f"Kafka's format tool failed: {lines[-1] if lines else f'exit {result.returncode}'}"
-            )
+            reason = process.last_of((result.stderr or result.stdout).splitlines())
+            raise StreamError(f"Kafka's format tool failed with exit code {result.returncode}: {reason}")
         made.replace(kept)
     return kept
 
 
-def _class_path(class_path: list[Path]) -> dict[str, str]:
-    """As a variable and not an option, so that the command line of the broker can be read."""
-    return {"CLASSPATH": os.pathsep.join(map(str, class_path))}
+def _variables(class_path: list[Path]) -> dict[str, str]:
+    """Java's class path, not as an option so that the command line can be read; names of any language."""
+    return {"CLASSPATH": os.pathsep.join(map(str, class_path)), "LC_ALL": "C.UTF-8"}
 
 
 def _kafka_id() -> str:

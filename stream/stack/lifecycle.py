@@ -68,8 +68,8 @@ def silent(_: str) -> None:
 def up(data: Path, *, progress: Progress = silent) -> Addresses:
     """Return when Kafka and PostgreSQL of the folder are ready, started now or found running.
 
-    What died is started again and what hangs is replaced, on the same ports, with the same data. Any number of
-    processes may call it at once. Raises StreamError, in one sentence, where it cannot be done.
+    What died is started again and what hangs is replaced, on the same ports, with the same data. Any number
+    of processes may call it at once. Raises StreamError, in one sentence, where it cannot be done.
     """
     wheels.check_installed()
     data = data.resolve()
@@ -81,22 +81,23 @@ def up(data: Path, *, progress: Progress = silent) -> Addresses:
 
 def down(data: Path, *, delete: bool = False, progress: Progress = silent) -> None:
     """Stop what runs of the folder's stack and return when it is gone; with `delete`, remove its data too."""
+    wheels.check_installed()
     data = data.resolve()
-    if not data.is_dir():
-        return
-    with _explained(data), state.locked(data, progress):
-        known = state.load(data) or State()
-        kafka, postgres = _servers(data, known, progress)
-        _stop([kafka, postgres], progress)
-        if delete:
-            postgres.discard()
-            shutil.rmtree(data)
+    with _explained(data):
+        kafka, postgres = _servers(data, State(), progress)
+        if not data.is_dir():
+            _stop([kafka, postgres], progress)  # the folder was removed under them
+            return
+        with state.locked(data, progress):
+            _stop([kafka, postgres], progress)
+            if delete:
+                postgres.discard()
+                shutil.rmtree(data)
 
 
 def processes(data: Path) -> dict[str, int]:
     """The pids of the servers that run, by "kafka" and "postgres"."""
-    data = data.resolve()
-    kafka, postgres = _servers(data, state.load(data) or State(), silent)
+    kafka, postgres = _servers(data.resolve(), State(), silent)
     found = {"kafka": process.find(kafka.identity), "postgres": process.find(postgres.identity)}
     return {name: pid for name, pid in found.items() if pid is not None}
 
@@ -122,6 +123,7 @@ def running_in(data: Path) -> Addresses | None:
     known = state.load(data)
     if known is None:
         return None
+    wheels.check_installed()
     kafka, postgres = _servers(data, known, silent)
     if not process.is_running(known.kafka_pid, kafka.identity):
         return None
@@ -132,6 +134,7 @@ def running_in(data: Path) -> Addresses | None:
 
 def status(data: Path) -> list[ServerStatus]:
     """What runs of the folder's stack, and whether it answers."""
+    wheels.check_installed()
     data = data.resolve()
     return [_status(server) for server in _servers(data, state.load(data) or State(), silent)]
 
@@ -167,7 +170,7 @@ def _same_home(data: Path, known: State, home: Path) -> str | None:
     if known.postgres_home not in (None, str(home)):
         raise StreamError(
             f"{data} was moved or copied from elsewhere, and its database is still in {known.postgres_home}",
-            hint=f"move it back, or: rm -r {data}   (this deletes its data)",
+            hint=state.removal(data),
         )
     return str(home)
 
@@ -207,12 +210,11 @@ def _finish(run: Run, data: Path, known: State) -> int:
         if not run.adopted:
             if not died:
                 raise StreamError(
-                    f"{server.name} was not ready in {READY_TIMEOUT_S:.0f} s; its log is {server.log}"
+                    f"{server.name} is not ready after {READY_TIMEOUT_S:.0f} s; see {server.log}"
                 )
             if attempt == STARTS or not any(text in line for line in lines for text in PASSING):
-                raise StreamError(
-                    f"{server.name} died while starting; {server.log} ends: {process.last_of(lines)}"
-                )
+                reason = process.last_of(lines)
+                raise StreamError(f"{server.name} died while starting; {server.log} says: {reason}")
             time.sleep(0.2 * attempt)
         run = _start(server, data, known)
     raise AssertionError("unreachable")
@@ -254,9 +256,8 @@ def _check_space(folders: Sequence[Path], needed: int) -> None:
             folder = folder.parent
         free = shutil.disk_usage(folder).free
         if free < needed:
-            raise StreamError(
-                f"the disk of {folder} is full: {free / 1e6:.0f} MB free, {needed / 1e6:.0f} MB needed"
-            )
+            numbers = f"{free / 1e6:.0f} MB are free, {needed / 1e6:.0f} MB are needed"
+            raise StreamError(f"the disk of {folder} is full: {numbers}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stream.errors import StreamError, Unreachable
 from stream.stack import ports, process
-from stream.stack.account import Account, account, home_of
+from stream.stack.account import DATA, Account, account, home_of
 from stream.stack.process import Identity
 from stream.stack.state import State
 
@@ -45,7 +45,7 @@ class Postgres:
     def __init__(self, data: Path, state: State, progress: Callable[[str], None]) -> None:
         self._state, self._progress = state, progress
         self.home = home_of(data)
-        self._folder = self.home / "data"
+        self._folder = self.home / DATA
         self.log = data / "postgres.log"
         self.identity = Identity("postgres", str(self._folder))
 
@@ -66,17 +66,15 @@ class Postgres:
 
     def spawn(self) -> int:
         """Make the database cluster if there is none and start the server; returns its pid at once."""
-        runs_as = account(self.home, user=self._state.postgres_user, progress=self._progress)
-        self._state.postgres_user = runs_as.owner.name if runs_as.owner else None
+        runs_as = account(self.home, self._progress)
         if not self._folder.exists():
             self._create(runs_as)
         self._forget_stale_pid()
-        options = [
-            f"{name}={value}" for name, value in {"port": self._state.postgres_port, **SETTINGS}.items()
-        ]
+        command = [str(runs_as.install / "bin" / "postgres"), "-D", str(self._folder)]
+        for name, value in {"port": self._state.postgres_port, **SETTINGS}.items():
+            command += ["-c", f"{name}={value}"]
         return process.spawn(
-            [str(runs_as.install / "bin" / "postgres"), "-D", str(self._folder)]
-            + [part for option in options for part in ("-c", option)],
+            command,
             log=self.log,
             cwd=self.home,
             owner=runs_as.owner,
@@ -101,7 +99,7 @@ class Postgres:
         return row is not None and Path(row[0]) == self._folder
 
     def _create(self, runs_as: Account) -> None:
-        """`initdb` and the first database, in a folder apart until both are done: a killed one begins anew."""
+        """`initdb` and the first database, in a folder apart until both are done: a killed one is no data."""
         for left_behind in self.home.glob(f"{UNFINISHED}*"):
             shutil.rmtree(left_behind, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self.home))
@@ -147,7 +145,4 @@ def _run(runs_as: Account, cwd: Path, program: str, *arguments: str, stdin: str 
         **process.as_user(runs_as.owner),
     )
     if result.returncode != 0 or "ERROR:" in result.stderr:
-        lines = [line for line in result.stderr.splitlines() if "ERROR:" in line or "FATAL:" in line]
-        lines = lines or [line for line in result.stderr.splitlines() if "error:" in line]
-        reason = lines[0] if lines else result.stderr.strip() or f"exit code {result.returncode}"
-        raise StreamError(f"{program} failed: {reason}")
+        raise StreamError(f"{program} failed: {process.last_of(result.stderr.splitlines())}")

@@ -14,6 +14,7 @@ from typing import Any
 from stream.errors import StreamError
 
 LOG_LIMIT_BYTES = 20_000_000
+ERROR_WORDS = ("FATAL", "PANIC", "ERROR", "error:")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def spawn(
 ) -> int:
     """Start a server in a session of its own, its output appended to `log`; returns its pid.
 
-    A shell in between makes it a child of init, so it is no child of a caller that lives on. The environment is
+    A shell in between makes it a child of init, and no child of a caller that lives on. The environment is
     not passed on: JAVA_TOOL_OPTIONS, PGDATA and their like would change what is started.
     """
     with open(log, "ab") as output:
@@ -73,7 +74,8 @@ def as_user(owner: Owner | None) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
+    """What the programs of the stack get of the caller's environment, and the language of their messages."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
 def find(identity: Identity) -> int | None:
@@ -137,9 +139,7 @@ def send(pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError as error:
-        raise StreamError(
-            f"process {pid} belongs to another user; run this as the user who started it"
-        ) from error
+        raise StreamError(f"process {pid} belongs to another user; run this as that user") from error
 
 
 def wait_gone(pid: int, identity: Identity, *, timeout_s: float) -> bool:
@@ -177,5 +177,5 @@ def lines_since(log: Path, start: int) -> list[str]:
 def last_of(lines: Sequence[str]) -> str:
     """The line that says why a server died: its last error, else its last line outside a stack trace."""
     spoken = [line.strip() for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    errors = [line for line in spoken if any(word in line for word in ("FATAL", "PANIC", "ERROR"))]
+    errors = [line for line in spoken if any(word in line for word in ERROR_WORDS)]
     return (errors or spoken or ["(nothing)"])[-1]

@@ -10,7 +10,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from stream.errors import StreamError
@@ -29,9 +29,8 @@ class State:
     controller_port: int | None = None
     postgres_port: int | None = None
     password: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
-    # Folder of PostgreSQL's data, and the user it runs as where that is not the caller.
+    # The folder of root's database, which is not in this one.
     postgres_home: str | None = None
-    postgres_user: str | None = None
     kafka_pid: int | None = None
     postgres_pid: int | None = None
 
@@ -52,17 +51,14 @@ def load(data: Path) -> State | None:
     path = data / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return State(**content)
+        known = {one.name for one in fields(State)}
+        return State(**{name: value for name, value in content.items() if name in known})
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError as error:
-        raise StreamError(
-            f"{path} belongs to another user; run this as the user who started the stack"
-        ) from error
-    except (ValueError, TypeError) as error:
-        raise StreamError(
-            f"{path} is damaged ({error})", hint=f"rm -r {data}   (this deletes its data)"
-        ) from error
+        raise StreamError(f"{path} belongs to another user; run this as that user") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StreamError(f"{path} is damaged ({error})", hint=removal(data)) from error
 
 
 def load_or_new(data: Path) -> State:
@@ -72,13 +68,12 @@ def load_or_new(data: Path) -> State:
         return state
     for name in (KAFKA_FOLDER, POSTGRES_FOLDER):
         if (data / name).exists():
-            raise StreamError(
-                f"{data / name} is there but {FILE} is not", hint=f"rm -r {data}   (this deletes its data)"
-            )
+            raise StreamError(f"{data / name} is there but {FILE} is not", hint=removal(data))
     return State()
 
 
-def _remove(data: Path) -> str:
+def removal(data: Path) -> str:
+    """The command that starts afresh."""
     return f"rm -r {shlex.quote(str(data))}   (this deletes its data)"
 
 
@@ -102,6 +97,8 @@ def locked(data: Path, progress: Callable[[str], None]) -> Iterator[None]:
         except BlockingIOError:
             progress(f"waiting for another command that works on {data}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink == 0:
+            raise StreamError(f"{data} was deleted while this command waited for it")
         yield
     finally:
         os.close(descriptor)

@@ -17,7 +17,7 @@ def check_installed() -> None:
     if missing:
         raise StreamError(
             f"the embedded stack needs {', '.join(missing)}, not installed here; there are wheels for"
-            " macOS and for Linux with glibc on x86_64 and aarch64, elsewhere docker-compose.yml is the other way",
+            " macOS and for Linux with glibc on x86_64 and aarch64; elsewhere use docker-compose.yml",
             hint="pip install 'order-event-stream[stack]'",
         )
 
