@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from stream import database
 from stream.config import Config
 from stream.database import Connection, query
-from stream.errors import CheckFailed
 from stream.discovery import discover
+from stream.errors import CheckFailed
 from stream.groups import ConsumerGroup
 from stream.kafka import admin
 from stream.project import Project
@@ -81,7 +81,9 @@ def sql_of(project: Project) -> str:
     for event in _event_types(project):
         values = ", ".join("'" + value.replace("'", "''") + "'" for value in event)
         parts.append(f"insert into stream.event_type (type, topic, required_fields) values ({values});")
-    parts.extend(f"-- tables of group {name}\n{sql}" for name, sql in group_tables(project, discover(project)))
+    parts.extend(
+        f"-- tables of group {name}\n{sql}" for name, sql in group_tables(project, discover(project))
+    )
     return "\n".join(parts)
 
 
@@ -109,7 +111,9 @@ def _changed_event_types(connection: Connection, project: Project) -> list[str]:
         return sorted(wanted)
     have = {
         event: (topic, fields)
-        for event, topic, fields in connection.execute("select type, topic, required_fields from stream.event_type")
+        for event, topic, fields in connection.execute(
+            "select type, topic, required_fields from stream.event_type"
+        )
     }
     return sorted(event for event in wanted if have.get(event) != wanted[event])
 

@@ -62,7 +62,9 @@ class Config:
         """Read the settings of `project`; raises UsageError naming what is missing or wrong, and where."""
         project = project.resolve()
         file = _read_file(project / FILE)
-        bootstrap = bootstrap_servers or environ.get("KAFKA_BOOTSTRAP_SERVERS") or file.get("bootstrap_servers")
+        bootstrap = (
+            bootstrap_servers or environ.get("KAFKA_BOOTSTRAP_SERVERS") or file.get("bootstrap_servers")
+        )
         url = database_url or _secret(environ, "DATABASE_URL") or file.get("database_url")
         if not bootstrap or not url:
             found = _running_stack(project, quiet=quiet)
@@ -100,7 +102,9 @@ def _read_file(path: Path) -> dict[str, object]:
         raise UsageError(f"{path}: {error}") from error
     unknown = set(content) - FILE_KEYS
     if unknown:
-        raise UsageError(f"{path}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(FILE_KEYS))}")
+        raise UsageError(
+            f"{path}: unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(FILE_KEYS))}"
+        )
     return content
 
 
@@ -114,8 +118,11 @@ def _running_stack(project: Path, *, quiet: bool) -> tuple[str, str]:
             hint="stream stack up   (or set KAFKA_BOOTSTRAP_SERVERS and DATABASE_URL)",
         )
     if not quiet:
-        print(f"using this project's stack: Kafka {addresses.bootstrap_servers}, "
-              f"PostgreSQL {shown_address(addresses.database_url)}", file=sys.stderr)
+        print(
+            f"using this project's stack: Kafka {addresses.bootstrap_servers}, "
+            f"PostgreSQL {shown_address(addresses.database_url)}",
+            file=sys.stderr,
+        )
     return addresses.bootstrap_servers, addresses.database_url
 
 

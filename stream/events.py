@@ -75,7 +75,9 @@ def header(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None
     return None
 
 
-def cloud_attributes(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str | None, str | None, str | None]:
+def cloud_attributes(
+    headers: Sequence[tuple[str, bytes | None]],
+) -> tuple[str | None, str | None, str | None]:
     """`ce_id`, `ce_type` and `ce_time` as text, the first of each; raises UnicodeDecodeError where one is none."""
     id = type = time = None
     for name, value in headers:

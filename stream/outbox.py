@@ -43,10 +43,10 @@ class Prepared:
 class Outbox:
     """Appends events of one project. Safe to share between threads: it holds no connection.
 
-        outbox = Outbox("path/to/project")
-        with psycopg.connect(...) as conn:
-            conn.execute("insert into orders ...")
-            outbox.append(conn, "OrderPlaced", key="536365", data={...})
+    outbox = Outbox("path/to/project")
+    with psycopg.connect(...) as conn:
+        conn.execute("insert into orders ...")
+        outbox.append(conn, "OrderPlaced", key="536365", data={...})
     """
 
     def __init__(self, project: Project | Path | str) -> None:
@@ -76,12 +76,22 @@ class Outbox:
         so that a refused event leaves the transaction usable; waits while another transaction holds the key.
         """
         prepared = self.prepare(
-            type, key=key, data=data, id=id, time=time, headers=headers, delay=delay, debounce=debounce, max_wait=max_wait
+            type,
+            key=key,
+            data=data,
+            id=id,
+            time=time,
+            headers=headers,
+            delay=delay,
+            debounce=debounce,
+            max_wait=max_wait,
         )
         self.write(conn, [prepared])
         return prepared.event_id
 
-    def append_many(self, conn: psycopg.Connection[Any], events: Iterable[Mapping[str, Any]]) -> list[uuid.UUID]:
+    def append_many(
+        self, conn: psycopg.Connection[Any], events: Iterable[Mapping[str, Any]]
+    ) -> list[uuid.UUID]:
         """Write several events in order, each a mapping with `append`'s argument names; one round trip.
 
         Locks each key once, in one order over all calls: two transactions that append to the same keys this way
@@ -107,17 +117,23 @@ class Outbox:
         """Validate and encode, without a database. Raises InvalidEvent naming field, expected and got."""
         payload = self._codec.encode(type, data)
         if len(payload) > MAX_PAYLOAD_BYTES:
-            raise InvalidEvent("data", f"at most {MAX_PAYLOAD_BYTES} bytes encoded", f"{len(payload)}", type=type)
+            raise InvalidEvent(
+                "data", f"at most {MAX_PAYLOAD_BYTES} bytes encoded", f"{len(payload)}", type=type
+            )
         names, values = _header_literals(type, headers)
         wait, longest = _duration(type, "delay", delay), _duration(type, "max_wait", max_wait)
         if debounce is not None and (wait is None or not 1 <= len(debounce.encode()) <= MAX_DEBOUNCE_BYTES):
-            raise InvalidEvent("debounce", "text of 1 to 256 bytes beside a delay", _clamped(debounce), type=type)
+            raise InvalidEvent(
+                "debounce", "text of 1 to 256 bytes beside a delay", _clamped(debounce), type=type
+            )
         if longest is not None and debounce is None:
             raise InvalidEvent("max_wait", "to stand beside debounce", "no debounce", type=type)
         return Prepared(
             topic=self._topics.topic_of(type),
             key=_key_bytes(type, key),
-            event_id=uuid.UUID(bytes=uuid_utils.uuid7().bytes) if id is None else named_event_id(type, str(id)),
+            event_id=uuid.UUID(bytes=uuid_utils.uuid7().bytes)
+            if id is None
+            else named_event_id(type, str(id)),
             type=type,
             time=_utc(type, time),
             payload=payload,
@@ -196,7 +212,9 @@ def _header_literals(type: str, headers: Mapping[str, str] | None) -> tuple[str 
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidEvent(field, "text", value.__class__.__name__, type=type)
         if not name or name.startswith(RESERVED_HEADERS) or name == "content-type" or "\0" in name + value:
-            raise InvalidEvent(field, "a name that is not ce_*, stream.* or content-type", "a reserved name", type=type)
+            raise InvalidEvent(
+                field, "a name that is not ce_*, stream.* or content-type", "a reserved name", type=type
+            )
         try:
             values.append('"\\\\x' + value.encode().hex() + '"')
             name.encode()

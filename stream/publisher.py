@@ -20,7 +20,14 @@ from stream.config import Config
 from stream.errors import InvalidEvent
 from stream.events import Headers, cloud_headers
 from stream.kafka.admin import TopicLookup
-from stream.kafka.producer import KafkaError, KafkaException, Message, TopicProducer, is_client_only, is_topic_wide
+from stream.kafka.producer import (
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicProducer,
+    is_client_only,
+    is_topic_wide,
+)
 from stream.schemas import AvroCodec
 
 log = structlog.get_logger("stream.relay")
@@ -93,7 +100,9 @@ class Publisher:
 
     def wants_rows(self) -> bool:
         """Whether a read may add rows: a topic that cannot publish now holds one read's worth and no more."""
-        return not self.known or (self.sick is None and not self._sorting_out and len(self.known) < MOST_IN_MEMORY)
+        return not self.known or (
+            self.sick is None and not self._sorting_out and len(self.known) < MOST_IN_MEMORY
+        )
 
     def busy(self, shard: int) -> bool:
         return any(row.shard == shard for row in self._rows())
@@ -172,7 +181,12 @@ class Publisher:
         return bool(self._refused) or self._alone is not None
 
     def _rows(self) -> list[Row]:
-        rows = [*self._in_flight.values(), *self._refused, *self.acknowledged, *(row for row, _, _ in self.rejected)]
+        rows = [
+            *self._in_flight.values(),
+            *self._refused,
+            *self.acknowledged,
+            *(row for row, _, _ in self.rejected),
+        ]
         for waiting in self._waiting.values():
             rows.extend(waiting)
         return rows
@@ -266,8 +280,16 @@ class Publisher:
         self.rejected.append((row, reason, error))
         for follower in self._waiting.pop(row.lane, ()):
             self.rejected.append((follower, "behind", "an earlier event of this key is rejected"))
-        log.warning("relay.rejected", topic=row.topic, key=row.key, event_id=row.event_id, type=row.type,
-                    reason=reason, error=error, hint=f"stream outbox retry --topic {row.topic}")
+        log.warning(
+            "relay.rejected",
+            topic=row.topic,
+            key=row.key,
+            event_id=row.event_id,
+            type=row.type,
+            reason=reason,
+            error=error,
+            hint=f"stream outbox retry --topic {row.topic}",
+        )
 
     def _try_refused_alone(self) -> None:
         """One refused row at a time, with nothing else of the topic in flight: then the report is about it."""
@@ -293,6 +315,4 @@ class Publisher:
             return
         silent = time.monotonic() - self._last_progress
         if silent > STALLED_S:
-            self.sick = (
-                f"no acknowledgement for {silent:.0f} s: the broker is away, or the topic has too few in-sync replicas"
-            )
+            self.sick = f"no acknowledgement for {silent:.0f} s: the broker is away, or the topic has too few in-sync replicas"

@@ -117,7 +117,11 @@ class Relay:
             published, rejected = published + done.published, rejected + done.rejected
             stuck = bool(done.pending) and all(p.sick for p in self._publishers.values() if p.known)
             shards_missing = len(self._opened().owned) < SHARDS and not done.shards_changed
-            quiet = quiet + 1 if stuck or (not done.worked and not done.pending and self._view.quiet_at is not None) else 0
+            quiet = (
+                quiet + 1
+                if stuck or (not done.worked and not done.pending and self._view.quiet_at is not None)
+                else 0
+            )
             if not done.worked:
                 self._pause(0.01 if not shards_missing else 0.1)
         self.drain(0.0)
@@ -146,7 +150,9 @@ class Relay:
         if session is None:
             return
         try:
-            while time.monotonic() < deadline and not all(p.idle for p in self._publishers.values() if p.sick is None):
+            while time.monotonic() < deadline and not all(
+                p.idle for p in self._publishers.values() if p.sick is None
+            ):
                 self._serve()
                 self._settle(session)
                 session.refresh(lambda shard: True)
@@ -185,7 +191,9 @@ class Relay:
         [(moved, blocked)] = cursor.fetchall()
         if not moved:
             # Only blocked keys are due: try them again, all together, at the next pass.
-            view.blocked = {number: since for number, since in view.blocked.items() if now - since > OVERDUE_S}
+            view.blocked = {
+                number: since for number, since in view.blocked.items() if now - since > OVERDUE_S
+            }
         for number in blocked:
             view.blocked.setdefault(number, now)
         overdue = [number for number, since in view.blocked.items() if now - since > OVERDUE_S]
@@ -306,7 +314,9 @@ class Relay:
             self._reconnect_s = 0.1
             return done
         except (psycopg.Error, Unreachable) as error:
-            log.warning("relay.database_lost", reason=str(error).strip(), again_in_s=round(self._reconnect_s, 1))
+            log.warning(
+                "relay.database_lost", reason=str(error).strip(), again_in_s=round(self._reconnect_s, 1)
+            )
             self._forget()
             self._pause(self._reconnect_s * random.uniform(0.5, 1.0))
             self._reconnect_s = min(self._reconnect_s * 2, LONGEST_RECONNECT_S)
@@ -332,7 +342,9 @@ class Relay:
         view, begun = self._view, time.monotonic()
         if begun < view.next_discovery and not now_please:
             return False
-        found = {topic for (topic,) in session.connection.execute(query("outbox_topics"))} - self._publishers.keys()
+        found = {
+            topic for (topic,) in session.connection.execute(query("outbox_topics"))
+        } - self._publishers.keys()
         for topic in found:
             self._publishers[topic] = Publisher(self._config, topic, self._codec)
         now = time.monotonic()
@@ -347,7 +359,9 @@ class Relay:
         if now - self._view.looked_at_locks < LOOK_AT_LOCKS_EVERY_S:
             return
         self._view.looked_at_locks = now
-        holders = session.connection.execute(query("append_lock_holders"), {"append_class": LOCK_APPEND}).fetchall()
+        holders = session.connection.execute(
+            query("append_lock_holders"), {"append_class": LOCK_APPEND}
+        ).fetchall()
         self._view.floors.observe(last_id, holders)
 
     def _raise_floors(
@@ -375,7 +389,9 @@ class Relay:
         for pair in wanted:
             limit = self._view.limits.get(pair, ROWS_A_SHARD)
             full = counts.get(pair, 0) >= min(limit, ROWS_A_SHARD)
-            self._view.limits[pair] = min(limit * 2, MOST_ROWS_A_SHARD) if full else max(limit // 2, ROWS_A_SHARD)
+            self._view.limits[pair] = (
+                min(limit * 2, MOST_ROWS_A_SHARD) if full else max(limit // 2, ROWS_A_SHARD)
+            )
         for topic, offered in by_topic.items():
             self._publishers[topic].offer(offered)
 

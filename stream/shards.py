@@ -54,14 +54,14 @@ class ShardSession:
     @classmethod
     def open(cls, url: str) -> ShardSession:
         """Connect as a member. Raises Unreachable, or Refused behind a pooler that shares sessions."""
-        connection = connect(url, application_name=APPLICATION_NAME, autocommit=True, settings=SESSION_SETTINGS)
+        connection = connect(
+            url, application_name=APPLICATION_NAME, autocommit=True, settings=SESSION_SETTINGS
+        )
         try:
             _refuse_transaction_pooler(url, connection)
             # Numbers of the caller's data stay exact: 0.335 is not 0.33500000000000002.
             set_json_loads(partial(loads, parse_float=Decimal), connection)
-            connection.execute(
-                "select pg_advisory_lock(%s, pg_backend_pid())", [LOCK_MEMBER]
-            )
+            connection.execute("select pg_advisory_lock(%s, pg_backend_pid())", [LOCK_MEMBER])
         except BaseException:
             connection.close()
             raise
@@ -76,7 +76,9 @@ class ShardSession:
         if now - self._last_refresh < REFRESH_S:
             return False
         self._last_refresh = now
-        [(members,)] = self.connection.execute(query("count_relays"), {"member_class": LOCK_MEMBER}).fetchall()
+        [(members,)] = self.connection.execute(
+            query("count_relays"), {"member_class": LOCK_MEMBER}
+        ).fetchall()
         fair = -(-SHARDS // max(members, 1))
         before = set(self.owned)
         if len(self.owned) > fair:
@@ -89,13 +91,16 @@ class ShardSession:
         free = [shard for shard in range(SHARDS) if shard not in self.owned]
         random.shuffle(free)
         taken = self.connection.execute(
-            "select s from unnest(%s::int[]) s where pg_try_advisory_lock(%s, s) limit %s", [free, LOCK_SHARD, count]
+            "select s from unnest(%s::int[]) s where pg_try_advisory_lock(%s, s) limit %s",
+            [free, LOCK_SHARD, count],
         )
         self.owned.update(shard for (shard,) in taken)
 
     def _give_up(self, count: int, busy: Callable[[int], bool]) -> None:
         idle = [shard for shard in sorted(self.owned) if not busy(shard)][:count]
-        self.connection.execute("select pg_advisory_unlock(%s, s) from unnest(%s::int[]) s", [LOCK_SHARD, idle])
+        self.connection.execute(
+            "select pg_advisory_unlock(%s, s) from unnest(%s::int[]) s", [LOCK_SHARD, idle]
+        )
         self.owned.difference_update(idle)
 
     def close(self) -> None:

@@ -47,10 +47,14 @@ class Families(click.Group):
             ctx.exit(error.exit_code)
 
 
-@click.group(cls=Families, context_settings={"auto_envvar_prefix": "STREAM", "help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Families, context_settings={"auto_envvar_prefix": "STREAM", "help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="order-event-stream")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: text on a terminal, JSON elsewhere.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), help="Default: text on a terminal, JSON elsewhere."
+)
 def main(log_level: str, log_format: str | None) -> None:
     """Orders written to PostgreSQL, carried by Kafka, applied once and in order.
 

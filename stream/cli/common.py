@@ -34,9 +34,13 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @project_option
     @click.option("--bootstrap-server", metavar="HOST:PORT", help="Kafka. [env: KAFKA_BOOTSTRAP_SERVERS]")
-    @click.option("--database-url", metavar="URL", help="PostgreSQL. [env: DATABASE_URL; better there than in argv]")
+    @click.option(
+        "--database-url", metavar="URL", help="PostgreSQL. [env: DATABASE_URL; better there than in argv]"
+    )
     @click.option("--prefix", help="Stands before every topic, group and client id. [env: STREAM_PREFIX]")
-    @click.option("-X", "properties", multiple=True, metavar="KEY=VALUE", help="A TLS or SASL setting of librdkafka.")
+    @click.option(
+        "-X", "properties", multiple=True, metavar="KEY=VALUE", help="A TLS or SASL setting of librdkafka."
+    )
     @functools.wraps(command)
     def with_config(
         *args: Any,
@@ -61,7 +65,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def format_option(*formats: str) -> Callable[[F], F]:
     """--format, with the first as the default."""
-    return click.option("--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True)
+    return click.option(
+        "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True
+    )
 
 
 def project_of(config: Config) -> Project:

@@ -22,7 +22,11 @@ def print_sql(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> N
 @click.command(epilog="Example:  stream migrate --check || stream migrate")
 @click.option("--check", is_flag=True, help="Change nothing; exit 5 and name what is missing.")
 @click.option(
-    "--sql", is_flag=True, expose_value=False, callback=print_sql, help="Print all the SQL for an empty database."
+    "--sql",
+    is_flag=True,
+    expose_value=False,
+    callback=print_sql,
+    help="Print all the SQL for an empty database.",
 )
 @config_options
 def migrate(config: Config, check: bool) -> None:

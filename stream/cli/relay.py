@@ -18,7 +18,9 @@ from stream.relay import Relay
 
 
 @click.command(epilog="Example:  stream relay --once")
-@click.option("--once", is_flag=True, help="Publish what is there and due, then end; exit 6 if something cannot be.")
+@click.option(
+    "--once", is_flag=True, help="Publish what is there and due, then end; exit 6 if something cannot be."
+)
 @config_options
 def relay(config: Config, once: bool) -> None:
     """Publish outbox rows to their topics, in order per key.

@@ -136,13 +136,13 @@ class TopicLookup:
         client = admin(config)
         name = config.prefix + topic
         self._client = client  # the futures need it alive
-        self._described: Future[object] = client.describe_topics(
-            TopicCollection([name]), request_timeout=5
-        )[name]
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        self._configs: Future[Mapping[str, ConfigEntry]] = client.describe_configs([resource], request_timeout=5)[
-            resource
+        self._described: Future[object] = client.describe_topics(TopicCollection([name]), request_timeout=5)[
+            name
         ]
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        self._configs: Future[Mapping[str, ConfigEntry]] = client.describe_configs(
+            [resource], request_timeout=5
+        )[resource]
 
     def result(self) -> TopicState | None:
         """None while the answer is under way."""
@@ -163,7 +163,9 @@ def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:
     names = [config.prefix + topic for topic in topics]
     ids = {}
     client = admin(config)
-    for name, future in client.describe_topics(TopicCollection(names), request_timeout=REACH_TIMEOUT_S).items():
+    for name, future in client.describe_topics(
+        TopicCollection(names), request_timeout=REACH_TIMEOUT_S
+    ).items():
         try:
             ids[name.removeprefix(config.prefix)] = str(future.result(20).topic_id)
         except KafkaException as error:
@@ -175,7 +177,8 @@ def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:
 def set_group_config(config: Config, group: str, settings: Mapping[str, str]) -> str | None:
     """Set a consumer group's broker-side settings; returns the broker's reason where it refuses."""
     entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
     ]
     resource = ConfigResource(ResourceType.GROUP, config.prefix + group, incremental_configs=entries)
     client = admin(config)

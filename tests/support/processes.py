@@ -21,7 +21,12 @@ class Command:
     def __init__(self, *arguments: str, env: Mapping[str, str], cwd: Path) -> None:
         self.arguments = arguments
         self._process = subprocess.Popen(
-            [STREAM, *arguments], env=dict(env), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [STREAM, *arguments],
+            env=dict(env),
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self._lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._readers = [
@@ -50,7 +55,9 @@ class Command:
 
     def says(self, text: str, seconds: float = 30) -> None:
         """Wait until the text stands on stderr."""
-        until(lambda: text in self.stderr or not self.running, seconds, lambda: f"{text!r} in:\n{self.stderr}")
+        until(
+            lambda: text in self.stderr or not self.running, seconds, lambda: f"{text!r} in:\n{self.stderr}"
+        )
         assert text in self.stderr, f"{self.arguments} ended with {self._process.returncode}:\n{self.stderr}"
 
     def wait(self, seconds: float = 60) -> int:

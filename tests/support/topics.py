@@ -48,7 +48,9 @@ def read_all(config: Config, topic: str, *, isolation: str = "read_uncommitted")
 def create_topic(config: Config, topic: str, partitions: int = 1, **settings: str) -> None:
     """A topic made past the catalog, as an operator or another tool would."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
-    new = NewTopic(config.prefix + topic, num_partitions=partitions, replication_factor=1, config=dict(settings))
+    new = NewTopic(
+        config.prefix + topic, num_partitions=partitions, replication_factor=1, config=dict(settings)
+    )
     for future in admin.create_topics([new]).values():
         try:
             future.result(20)
@@ -57,12 +59,21 @@ def create_topic(config: Config, topic: str, partitions: int = 1, **settings: st
                 raise
 
 
-def produce_raw(config: Config, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Any]]) -> None:
+def produce_raw(
+    config: Config, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Any]]
+) -> None:
     """Records as another producer would write them: (key, value, headers)."""
-    producer = Producer({"bootstrap.servers": config.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0})
+    producer = Producer(
+        {"bootstrap.servers": config.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
+    )
     failed: list[KafkaError] = []
     for key, value, headers in records:
-        producer.produce(config.prefix + topic, value, key, headers=headers,
-                         on_delivery=lambda error, _: failed.append(error) if error else None)
+        producer.produce(
+            config.prefix + topic,
+            value,
+            key,
+            headers=headers,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
     producer.flush(30)
     assert not failed, failed
