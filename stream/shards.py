@@ -10,9 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from decimal import Decimal
-from functools import partial
-from json import loads
 from typing import Any
 
 from psycopg.types.json import set_json_loads
@@ -20,6 +17,7 @@ from psycopg.types.json import set_json_loads
 from stream.database import LOCK_MEMBER, LOCK_SHARD, Connection, connect, query
 from stream.errors import Refused
 from stream.floors import SHARDS
+from stream.schemas import from_json
 
 APPLICATION_NAME = "stream-relay"
 REFRESH_S = 1.0
@@ -59,8 +57,8 @@ class ShardSession:
         )
         try:
             _refuse_transaction_pooler(url, connection)
-            # Numbers of the caller's data stay exact: 0.335 is not 0.33500000000000002.
-            set_json_loads(partial(loads, parse_float=Decimal), connection)
+            # Numbers of the caller's data stay exact, and none of them can make a read fail.
+            set_json_loads(from_json, connection)
             connection.execute("select pg_advisory_lock(%s, pg_backend_pid())", [LOCK_MEMBER])
         except BaseException:
             connection.close()

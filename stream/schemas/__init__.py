@@ -10,6 +10,6 @@ compatibility   does every version read what older ones wrote; were merged files
 
 from stream.schemas.catalog import Schema, SchemaCatalog
 from stream.schemas.codec import AvroCodec, DecodeError
-from stream.schemas.values import to_json
+from stream.schemas.values import from_json, to_json
 
-__all__ = ["AvroCodec", "DecodeError", "Schema", "SchemaCatalog", "to_json"]
+__all__ = ["AvroCodec", "DecodeError", "Schema", "SchemaCatalog", "from_json", "to_json"]

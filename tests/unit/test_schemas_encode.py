@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.errors import InvalidEvent, UnknownEventType
-from stream.schemas import to_json
+from stream.schemas import from_json, to_json
 from stream.schemas.misfit import show
 from tests.support.avro import DECIMAL, INSTANT, codec, codec_of, field, version
 
@@ -427,6 +427,37 @@ def test_every_value_comes_back_and_its_json_form_means_the_same(data: dict[str,
     assert EVERY.decode(wire) == ("Every", data)
     again = json.loads(json.dumps(to_json(data)), parse_float=Decimal)
     assert EVERY.encode("Every", again) == wire
+
+
+def test_numbers_in_json_keep_their_digits() -> None:
+    data = from_json('{"value": 12345678901234.5678}')
+    own = codec_of(DECIMAL)
+    assert own.decode(own.encode("Thing", data))[1] == {"value": Decimal("12345678901234.5678")}
+    assert from_json(b"[1, 2.50, true]") == [1, Decimal("2.50"), True]
+
+
+@pytest.mark.parametrize("type", ["int", "long", "double", DECIMAL])
+@pytest.mark.parametrize("number", ["9" * 131_072, "-" + "9" * 131_072, "0." + "1" * 16_383 + "e131071"])
+def test_a_number_that_only_the_database_can_hold_is_read_and_refused(type: Any, number: str) -> None:
+    data = from_json(f'{{"other": 1, "value": {number}}}')
+    assert data.pop("other") == 1
+    with pytest.raises(InvalidEvent) as caught:
+        codec_of(type).encode("Thing", data)
+    assert caught.value.field == "value"
+    assert len(str(caught.value)) < 200
+
+
+def test_json_that_is_nested_too_deep_is_read_and_refused() -> None:
+    data = from_json('{"value": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(
+        InvalidEvent, match=r"Thing\.data: expected an object, got JSON that is nested too deep"
+    ):
+        codec_of("int").encode("Thing", data)
+
+
+def test_text_that_is_no_json_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Expecting value"):
+        from_json('{"a": x}')
 
 
 def test_json_for_people_has_times_in_utc_and_no_nan() -> None:
