@@ -152,7 +152,8 @@ def _kafka_settings(file: object, environ: Mapping[str, str], flags: Mapping[str
     refused = set(settings) - KAFKA_SETTINGS
     if refused:
         raise UsageError(
-            f"Kafka setting {', '.join(sorted(refused))} is not allowed; allowed are {', '.join(sorted(KAFKA_SETTINGS))}"
+            f"Kafka setting {', '.join(sorted(refused))} is not allowed;"
+            f" allowed are {', '.join(sorted(KAFKA_SETTINGS))}"
         )
     return settings
 

@@ -1,0 +1,77 @@
+"""Config: who wins, what is refused, and what is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stream.config import Config, shown_address
+from stream.errors import UsageError
+
+ENVIRON = {"KAFKA_BOOTSTRAP_SERVERS": "env:9092", "DATABASE_URL": "postgresql://me:geheim@env/db"}
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text('bootstrap_servers = "file:9092"\nprefix = "file."\n')
+    config = Config.load(tmp_path, prefix="flag.", environ=ENVIRON)
+    assert (config.bootstrap_servers, config.prefix) == ("env:9092", "flag.")
+    config = Config.load(tmp_path, environ={"DATABASE_URL": "postgresql://h/d"})
+    assert (config.bootstrap_servers, config.prefix) == ("file:9092", "file.")
+
+
+def test_without_addresses_and_without_a_running_stack_it_says_what_to_type(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="stream stack up"):
+        Config.load(tmp_path, environ={})
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("postgresql://me:geheim@h/d\n")
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": "k:1", "DATABASE_URL_FILE": str(tmp_path / "url")}
+    assert Config.load(tmp_path, environ=environ).database_url == "postgresql://me:geheim@h/d"
+
+
+def test_a_config_never_shows_a_password(tmp_path: Path) -> None:
+    environ = {**ENVIRON, "STREAM_KAFKA_SASL_PASSWORD": "geheim", "STREAM_SMTP_URL": "smtp://me:geheim@h"}
+    config = Config.load(tmp_path, environ=environ)
+    assert config.kafka == {"sasl.password": "geheim"}
+    assert "geheim" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:geheim@db.example:5433/shop?sslmode=require", "db.example:5433/shop"),
+        ("postgresql://me:geheim@db/shop", "db:5432/shop"),
+        ("host=db port=5433 dbname=shop user=me password=geheim", "db:5433/shop"),
+        ("postgresql://me:geheim@db:notaport/shop", "db:?/shop"),
+    ],
+)
+def test_an_address_is_shown_without_user_and_password(url: str, shown: str) -> None:
+    assert shown_address(url) == shown
+
+
+@pytest.mark.parametrize("setting", ["plugin.library.paths", "sasl.kerberos.kinit.cmd", "enable.auto.commit"])
+def test_a_kafka_setting_that_is_not_allowed_is_named(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(UsageError, match=setting):
+        Config.load(tmp_path, environ=ENVIRON, kafka={setting: "x"})
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("bootstrap = 1", "unknown bootstrap; known are"),
+        ("prefix = 1", "prefix: expected text, got int"),
+        ("kafka = 1", "must be a table"),
+        ("= broken", "stream.toml"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "stream.toml").write_text(content)
+    with pytest.raises(UsageError, match=says):
+        Config.load(tmp_path, environ=ENVIRON)
+
+
+def test_another_scheme_than_postgresql_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="mysql"):
+        Config.load(tmp_path, environ={**ENVIRON, "DATABASE_URL": "mysql://me:geheim@h/d"})
