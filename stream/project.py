@@ -26,7 +26,7 @@ class Project:
 
     @cached_property
     def topics(self) -> TopicCatalog:
-        return TopicCatalog.load(self.root / "schemas" / "topics.toml")
+        return TopicCatalog.load(self.root / "schemas" / "topics.toml", self.schemas.names())
 
     @cached_property
     def codec(self) -> AvroCodec:
