@@ -1,6 +1,5 @@
 import re
 import time
-import zlib
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -8,15 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consumers._documents import PrintedLine, printable, render
+from tests.support.pdf import text_of
 
 ISSUED = datetime(2010, 12, 1, 8, 26, tzinfo=UTC)
 HEART = PrintedLine("85123A", "WHITE HANGING HEART", 6, Decimal("2.5500"), 1530)
-
-
-def text_of(document: bytes) -> str:
-    """What a PDF with compressed content streams prints."""
-    pages = [zlib.decompress(page) for page in re.findall(rb"stream\r?\n(.*?)\r?\nendstream", document, re.S)]
-    return b"\n".join(re.findall(rb"\((.*?)\) Tj", b"\n".join(pages), re.S)).decode("cp1252")
 
 
 def test_an_invoice_shows_its_number_its_lines_and_their_sum() -> None:
