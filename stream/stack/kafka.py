@@ -91,7 +91,7 @@ class Kafka:
         """Keep the ports of the last time where they are free."""
         state = self._state
         wanted = state.kafka_port or PORT
-        state.kafka_port = ports.choose(wanted, PORT)
+        state.kafka_port = ports.choose(state.kafka_port, PORT)
         state.controller_port = ports.choose(state.controller_port, taken=[state.kafka_port])
         if state.kafka_port != wanted:
             self._progress(f"port {wanted} is taken by another program: Kafka gets {state.kafka_port}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Collection
 
 HOST = "127.0.0.1"
@@ -11,6 +12,7 @@ HOST = "127.0.0.1"
 # Below the range from which kernels give ports to outgoing connections (from 32768, 49152 on macOS), or some
 # client's connection could sit on a stopped stack's port when it comes back.
 FALLBACK = range(20_000, 32_000)
+PATIENCE_S = 1.0
 
 
 def is_free(port: int) -> bool:
@@ -25,6 +27,15 @@ def is_free(port: int) -> bool:
     return not answers(port)
 
 
+def _becomes_free(port: int) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_free(port):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def answers(port: int) -> bool:
     """Whether a connection to the port is accepted."""
     try:
@@ -34,11 +45,15 @@ def answers(port: int) -> bool:
         return False
 
 
-def choose(*wanted: int | None, taken: Collection[int | None] = ()) -> int:
-    """The first free port of `wanted`, else one from the fallback range; `taken` ones are passed over."""
-    for port in wanted:
-        if port is not None and port not in taken and is_free(port):
-            return port
+def choose(last: int | None, usual: int | None = None, *, taken: Collection[int | None] = ()) -> int:
+    """The port of the last time, else the usual one, else one from the fallback range; `taken` are passed over.
+
+    For the last one it waits a little: a server that was just killed may hold it still.
+    """
+    if last is not None and last not in taken and _becomes_free(last):
+        return last
+    if usual is not None and usual not in taken and is_free(usual):
+        return usual
     while True:
         port = random.choice(FALLBACK)
         if port not in taken and is_free(port):

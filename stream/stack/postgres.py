@@ -60,7 +60,7 @@ class Postgres:
     def choose_ports(self) -> None:
         """Keep the port of the last time where it is free."""
         wanted = self._state.postgres_port or PORT
-        self._state.postgres_port = port = ports.choose(wanted, PORT)
+        self._state.postgres_port = port = ports.choose(self._state.postgres_port, PORT)
         if port != wanted:
             self._progress(f"port {wanted} is taken by another program: PostgreSQL gets {port}")
 

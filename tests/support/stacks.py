@@ -14,7 +14,9 @@ from stream.stack import jars
 from tests.support.processes import Command, run
 
 # A proxy that nobody listens on: whatever asks for the network fails at once.
-NO_NETWORK = {name: "http://127.0.0.1:9" for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
+NO_NETWORK = {
+    name: "http://127.0.0.1:9" for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Checkout:
     def data(self) -> Path:
         return self.folder / stack.FOLDER
 
-    def stack(self, *arguments: str, seconds: float = 90) -> Command:
+    def run(self, *arguments: str, seconds: float = 90) -> Command:
         """Run `stream stack ...` in the folder to its end."""
         return run("stack", *arguments, env=self.env, cwd=self.folder, seconds=seconds)
 
@@ -38,7 +40,7 @@ class Checkout:
 
     def up(self) -> stack.Addresses:
         """`stream stack up`, which must go well; returns where the servers are."""
-        command = self.stack("up")
+        command = self.run("up")
         assert command.wait() == 0, command.stderr
         addresses = stack.running(self.folder)
         assert addresses is not None

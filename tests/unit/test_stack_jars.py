@@ -11,7 +11,6 @@ from stream.stack import jars
 from stream.stack.jars import Jar
 
 
-
 def test_every_jar_is_pinned_by_its_sha256() -> None:
     assert len(jars.pinned()) > 40
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in jars.pinned())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -37,15 +38,29 @@ def test_a_port_nobody_listens_on_is_free(free: int) -> None:
     assert ports.is_free(free)
 
 
-def test_the_first_free_of_the_wanted_ports_is_taken(busy: int, free: int) -> None:
-    assert ports.choose(None, busy, free) == free
+def test_the_port_of_the_last_time_is_taken_again(free: int) -> None:
+    assert ports.choose(free, 1) == free
+
+
+def test_the_usual_port_is_taken_where_there_was_no_last_time_or_it_is_gone(busy: int, free: int) -> None:
+    assert ports.choose(None, free) == free
+    assert ports.choose(busy, free) == free
+
+
+def test_the_port_of_a_server_that_is_just_dying_is_waited_for() -> None:
+    dying = listener("127.0.0.1")
+    port = int(dying.getsockname()[1])
+    timer = threading.Timer(0.2, dying.close)
+    timer.start()
+    assert ports.choose(port) == port
+    timer.join()
 
 
 def test_a_port_given_away_already_is_passed_over(free: int) -> None:
-    assert ports.choose(free, taken=[free]) != free
+    assert ports.choose(free, free, taken=[free]) != free
 
 
 def test_without_a_wanted_port_it_is_one_that_no_outgoing_connection_gets(busy: int) -> None:
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    assert 1024 < ports.choose(busy) < lowest
+    assert 1024 < ports.choose(None, busy) < lowest

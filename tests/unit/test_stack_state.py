@@ -73,10 +73,15 @@ def test_a_new_folder_is_closed_to_others(tmp_path: Path) -> None:
 
 def test_the_second_holder_of_the_lock_says_so_and_waits(tmp_path: Path) -> None:
     said: list[str] = []
-    waiting, order = threading.Event(), list[str]()
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def progress(line: str) -> None:
+        said.append(line)
+        waiting.set()
 
     def second() -> None:
-        with state.locked(tmp_path, lambda line: (said.append(line), waiting.set())[0]):
+        with state.locked(tmp_path, progress):
             order.append("second")
 
     with state.locked(tmp_path, silent):
