@@ -2,21 +2,66 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import click
 
 from stream import database
-from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.common import config_options, format_option, print_json, project_of, project_option, say
 from stream.config import Config
 
 KINDS = ("placed", "returned", "adjusted", "there")
 
 
-@click.group()
-def demo() -> None:
-    """See the whole of it work."""
+@click.group(invoke_without_command=True, epilog="Example:  stream demo --orders 1000")
+@click.option("--orders", "count", default=400, show_default=True, type=click.IntRange(1), help="Made up.")
+@click.option(
+    "--csv", "path", type=click.Path(path_type=Path), help="Real ones instead: a file, or a folder of them."
+)
+@project_option
+@click.pass_context
+def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -> None:
+    """See the whole of it work: orders through relay and groups, a worker killed, a statement checked.
+
+    Runs on servers of its own unless addresses are given, in a database and under a prefix of its own. Ends
+    with 0 if all of the statement is so, else with 1.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from stream.demo import run
+
+    stop_on_signals()
+    try:
+        statement = run.run(project_dir, count=count, csv=path)
+    except KeyboardInterrupt:
+        ctx.exit(0)
+    click.echo()
+    for check in statement.checks:
+        click.echo(f"{'ok   ' if check.ok else 'WRONG'}  {check.name:<9} {check.says}")
+        for wrong in check.wrong:
+            click.echo(f"       {'':<9} {wrong}")
+    if statement.order_id is not None:
+        click.echo(f"\nThe order whose worker was killed:\n\n{statement.story.rstrip()}")
+    ctx.exit(0 if statement.ok else 1)
+
+
+def stop_on_signals() -> None:
+    """The first signal stops everything, the second ends this process at once: 130 for SIGINT, 143 for SIGTERM."""
+    seen: list[int] = []
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if seen:
+            os._exit(128 + number)
+        seen.append(number)
+        say("stopping relay, groups and servers (up to 40 s); the same signal again ends at once and leaves them")
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
 
 
 @demo.command(epilog="Example:  stream demo place --csv orders/")

@@ -34,27 +34,19 @@ class Mail:
 class MailProvider:
     """The provider. It serves on a thread of its own; everything here may be called from any thread.
 
-        with MailProvider() as provider:
-            ...                     # STREAM_SMTP_URL=provider.url
-            provider.mails          # what was accepted, in order
+    with MailProvider() as provider:
+        ...                     # STREAM_SMTP_URL=provider.url
+        provider.mails          # what was accepted, in order
     """
 
-    def __init__(
-        self,
-        port: int = 0,
-        *,
-        login: tuple[str, str] | None = None,
-        on_mail: Callable[[Mail], None] | None = None,
-    ) -> None:
-        """`port` 0: a free one, kept over `stop` and `start`. `login`: the user and password it knows.
-
-        `on_mail` is called with every accepted mail before it is answered, on the provider's thread.
-        """
+    def __init__(self, port: int = 0, *, login: tuple[str, str] | None = None) -> None:
+        """`port` 0: a free one, kept over `stop` and `start`. `login`: the user and password it knows."""
         self.port = port
         self.answer: str | None = None  # given to every DATA instead of accepting it
         self.delay = 0.0  # seconds before the answer to DATA
         self._login = login
-        self._on_mail = on_mail
+        # Called with every accepted mail before it is answered, on the provider's thread.
+        self.on_mail: Callable[[Mail], None] | None = None
         self._lock = threading.Lock()
         self._mails: list[Mail] = []
         self._open: set[SMTP] = set()
@@ -109,8 +101,8 @@ class MailProvider:
         )
         with self._lock:
             self._mails.append(mail)
-        if self._on_mail is not None:
-            self._on_mail(mail)
+        if self.on_mail is not None:
+            self.on_mail(mail)
         return "250 accepted"
 
     def _run(self, ready: Future[None]) -> None:

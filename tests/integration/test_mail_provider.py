@@ -30,7 +30,8 @@ def send(
 
 def test_it_keeps_what_it_accepted() -> None:
     told: list[Mail] = []
-    with MailProvider(on_mail=told.append) as provider:
+    with MailProvider() as provider:
+        provider.on_mail = told.append
         send(provider, a_mail())
 
     [mail] = provider.mails

@@ -1,0 +1,88 @@
+"""The demo's child processes: relay and groups, each a `stream` command as a user would start it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+# The same interpreter's `stream`, wherever it is installed.
+STREAM = [sys.executable, "-c", "from stream.cli import main; main()"]
+STOP_TIMEOUT_S = 30.0
+
+
+class Children:
+    """Starts, kills and stops commands. Each writes its log to a file of its own; none outlives the block."""
+
+    def __init__(self, project: Path, logs: Path, environment: Mapping[str, str]) -> None:
+        """`environment` is added to this process's own."""
+        self._project = project
+        self.logs = logs
+        self._environment = {**os.environ, **environment}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        shutil.rmtree(logs, ignore_errors=True)  # of the run before
+        logs.mkdir(parents=True)
+
+    def start(self, name: str, *arguments: str) -> None:
+        with self.log(name).open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [*STREAM, "--log-format", "json", *arguments],
+                cwd=self._project,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which stops them one by one
+            )
+
+    def kill(self, name: str) -> int:
+        """SIGKILL, at this moment; returns the process id. Does not wait."""
+        process = self._running[name]
+        process.send_signal(signal.SIGKILL)
+        return process.pid
+
+    def ended(self) -> dict[str, int]:
+        """Exit codes of those that do not run any more."""
+        codes = {name: process.poll() for name, process in self._running.items()}
+        return {name: code for name, code in codes.items() if code is not None}
+
+    def output(self, *arguments: str) -> tuple[int, str]:
+        """Run a command to its end; returns exit code and what it printed."""
+        done = subprocess.run(
+            [*STREAM, *arguments],
+            cwd=self._project,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.returncode, done.stdout
+
+    def log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
+    def tail(self, name: str, lines: int = 20) -> str:
+        """The last lines of its log."""
+        return "\n".join(self.log(name).read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop all: SIGTERM to everybody at once, SIGKILL for who does not end."""
+        for process in self._running.values():
+            process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,74 @@
+"""What the demo runs in: servers, and a database and a prefix of its own on them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from stream import database, stack
+from stream.config import Config
+from stream.errors import UsageError
+from stream.kafka.reader import delete_everything
+from stream.project import Project
+
+DATABASE = "stream_demo_"
+
+
+@contextmanager
+def servers(project: Project, say: Callable[[str], None]) -> Iterator[Config]:
+    """The servers that are given, or the project's own stack; one that runs already is left running."""
+    given = _given(project)
+    if given is not None:
+        yield given
+        return
+    data = project.root / stack.FOLDER
+    stack.up(data, progress=say)
+    try:
+        yield Config.load(project.root)
+    finally:
+        stack.down(data, progress=say)
+
+
+def _given(project: Project) -> Config | None:
+    try:
+        return Config.load(project.root)
+    except UsageError:
+        if stack.running(project.root) is not None:
+            raise  # the addresses are there; something else is wrong
+        return None
+
+
+@contextmanager
+def own_names(config: Config, groups: Sequence[str]) -> Iterator[Config]:
+    """A new database and a new prefix; both, and all under them, are gone afterwards."""
+    name = f"{DATABASE}{int(time.time())}_{os.getpid()}"
+    with _server(config) as connection:
+        for (old,) in connection.execute("select datname from pg_database").fetchall():
+            if old.startswith(DATABASE):  # of a demo that was killed; one that runs is in use
+                with suppress(psycopg.Error):
+                    connection.execute(sql.SQL("drop database {}").format(sql.Identifier(old)))
+                    delete_everything(_own(config, old), groups)
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+    own = _own(config, name)
+    try:
+        yield own
+    finally:
+        delete_everything(own, groups)
+        with _server(config) as connection:
+            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def _own(config: Config, name: str) -> Config:
+    url = make_conninfo(config.database_url, dbname=name)
+    return replace(config, database_url=url, prefix=f"{config.prefix}{name}.")
+
+
+def _server(config: Config) -> database.Connection:
+    return database.connect(config.database_url, application_name="stream-demo", autocommit=True)
