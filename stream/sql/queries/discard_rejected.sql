@@ -1,0 +1,1 @@
+delete from stream.outbox_rejected where id = any (%(ids)s::bigint[]) returning id
