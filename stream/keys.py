@@ -26,7 +26,9 @@ def typed_key(text: str) -> bytes:
     try:
         return bytes.fromhex(text.removeprefix(HEX)) if text.startswith(HEX) else text.encode()
     except ValueError:
-        raise UsageError(f"key {text!r:.80}: expected text, or {HEX} and an even number of hex digits") from None
+        raise UsageError(
+            f"key {text!r:.80}: expected text, or {HEX} and an even number of hex digits"
+        ) from None
 
 
 def partition_of(key: bytes, partitions: int) -> int:

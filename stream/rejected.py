@@ -75,7 +75,12 @@ def discard(connection: Connection, key: RejectedKey, reason: str) -> list[int]:
         if key.key is not None and not rejected_rows(connection, topic=key.topic, keys=[key.key]):
             _back_to_the_outbox(connection, key)
         write_action(
-            connection, "outbox discard", key.name, f"{len(gone)} rows", parameters={"rows": events}, reason=reason
+            connection,
+            "outbox discard",
+            key.name,
+            f"{len(gone)} rows",
+            parameters={"rows": events},
+            reason=reason,
         )
     return gone
 

@@ -93,7 +93,9 @@ def waiting_rows(
     """The oldest rows that wait for their topic, `limit` at most."""
     rows = connection.execute(query("outbox_peek"), {"topic": topic, "key": key, "limit": limit})
     return [
-        WaitingRow(id, of, its_key, type, event_id, time, age, data if payload is None else _decoded(codec, payload))
+        WaitingRow(
+            id, of, its_key, type, event_id, time, age, data if payload is None else _decoded(codec, payload)
+        )
         for id, of, its_key, type, event_id, time, age, payload, data in rows
     ]
 

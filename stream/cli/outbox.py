@@ -112,8 +112,12 @@ def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> 
 
 @outbox.command(epilog="Example:  stream outbox discard --id 4711 --reason 'a test order'")
 @topic_option
-@click.option("--key", "keys", metavar="KEY", multiple=True, help=f"All rejected rows of it: text, or {HEX} and hex.")
-@click.option("--id", "ids", type=int, metavar="ID", multiple=True, help="One row, as `outbox rejected` numbers it.")
+@click.option(
+    "--key", "keys", metavar="KEY", multiple=True, help=f"All rejected rows of it: text, or {HEX} and hex."
+)
+@click.option(
+    "--id", "ids", type=int, metavar="ID", multiple=True, help="One row, as `outbox rejected` numbers it."
+)
 @click.option("--reason", required=True, help="Why; kept in stream.operator_action.")
 @click.option("--execute", is_flag=True, help="Act; without it several are only listed.")
 @config_options
@@ -143,7 +147,9 @@ def discard(
 
 @contextmanager
 def _opened(config: Config) -> Iterator[Connection]:
-    with database.connect(config.database_url, application_name="stream-outbox", autocommit=True) as connection:
+    with database.connect(
+        config.database_url, application_name="stream-outbox", autocommit=True
+    ) as connection:
         database.require_migrated(connection)
         yield connection
 
@@ -157,8 +163,10 @@ def _print_status(found: views.OutboxStatus) -> None:
         click.echo(f"sick       {sick.topic} since {clock(sick.since)}: {printable(sick.reason)}")
     for relay in found.relays:
         since = f", since {clock(relay.since)}" if relay.since else ""
-        click.echo(f"relay      {relay.shards} of {SHARDS} shards, session {relay.pid}"
-                   f" from {relay.client or 'a local socket'}{since}")
+        click.echo(
+            f"relay      {relay.shards} of {SHARDS} shards, session {relay.pid}"
+            f" from {relay.client or 'a local socket'}{since}"
+        )
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
@@ -170,8 +178,15 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], empty: st
 
 
 def _rejected_cells(row: RejectedRow) -> tuple[str, ...]:
-    return (str(row.id), row.topic, shown_key(row.key) or "-", row.type, row.reason, duration(row.age_seconds),
-            printable(row.error))
+    return (
+        str(row.id),
+        row.topic,
+        shown_key(row.key) or "-",
+        row.type,
+        row.reason,
+        duration(row.age_seconds),
+        printable(row.error),
+    )
 
 
 def _given(topic: str | None, keys: Sequence[str], ids: Sequence[int] = ()) -> list[str]:
@@ -183,7 +198,13 @@ def _given(topic: str | None, keys: Sequence[str], ids: Sequence[int] = ()) -> l
 def _print_plan(chosen: Sequence[RejectedKey], arguments: Sequence[str]) -> None:
     header = ("TOPIC", "KEY", "ROWS", "REASON", "ERROR")
     lines = [
-        (key.topic, shown_key(key.key) or "-", str(len(key.rows)), key.rows[0].reason, printable(key.rows[0].error))
+        (
+            key.topic,
+            shown_key(key.key) or "-",
+            str(len(key.rows)),
+            key.rows[0].reason,
+            printable(key.rows[0].error),
+        )
         for key in chosen
     ]
     _print_table(header, lines, "")
