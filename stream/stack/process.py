@@ -14,7 +14,7 @@ from typing import Any
 from stream.errors import StreamError
 
 LOG_LIMIT_BYTES = 20_000_000
-ERROR_WORDS = ("FATAL", "PANIC", "ERROR", "error:")
+ERROR_WORDS = ("FATAL", "PANIC", "ERROR", "error:", "Exception: ", "Error: ")
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,14 @@ def test_a_halted_server_is_seen_to_be_halted(server: int) -> None:
         (["one", "two"], "two"),
         (["FATAL:  no space", "HINT:  buy a disk", "LOG:  shut down"], "FATAL:  no space"),
         (
-            ["ERROR Fatal error", "java.lang.Oops: no", "\tat a.B.c(B.java:1)", "    ... 3 more", ""],
-            "ERROR Fatal error",
+            [
+                "ERROR Fatal error",
+                "java.lang.OopsException: no",
+                "\tat a.B.c(B.java:1)",
+                "    ... 3 more",
+                "",
+            ],
+            "java.lang.OopsException: no",
         ),
         (["Could not reserve heap", "\tat nowhere"], "Could not reserve heap"),
         ([], "(nothing)"),
