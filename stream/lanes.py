@@ -74,13 +74,13 @@ class Lanes:
             self.count += 1
             self.bytes += size_of(record)
 
-    def take(self, limit: int, now: float) -> Run | None:
+    def take(self, limit: int, now: float, *, again: bool = True) -> Run | None:
         """The next run: a record whose time to be tried again has come, alone; else up to `limit` of ready lanes.
 
-        The lanes of the run are busy until `settle`.
+        With `again` false no second try is made. The lanes of the run are busy until `settle`.
         """
         self.release(now)
-        if self._again:
+        if again and self._again:
             lane = self._again.popleft()
             self.startable -= len(lane.waiting)
             lane.busy = True

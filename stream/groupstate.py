@@ -1,0 +1,95 @@
+"""What the database remembers of a group: where it began, where it has been, who reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from stream import database
+from stream.database import Connection, query
+from stream.offsets import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """`planned`: the start offsets that the group's first start fixed. `seen`: partitions it has started on.
+    `topic_ids`: as they were when each topic was first met."""
+
+    planned: Mapping[Partition, int]
+    seen: frozenset[Partition]
+    topic_ids: Mapping[str, str]
+    ledger_pruned_before: datetime | None
+
+    def has_met(self, topic: str) -> bool:
+        return topic in self.topic_ids
+
+
+class GroupState:
+    """Reads and writes on a connection of its own each time: this is rare, and survives any restart between."""
+
+    def __init__(self, database_url: str, group: str, worker: str) -> None:
+        self._url = database_url
+        self._group = group
+        self._worker = worker
+
+    def load(self) -> Memory:
+        with self._connect() as connection:
+            row = connection.execute(query("group_state"), [self._group]).fetchone()
+        planned, seen, ids, pruned = row or ({}, {}, {}, None)
+        return Memory(
+            {(topic, int(p)): offset for topic, offsets in planned.items() for p, offset in offsets.items()},
+            frozenset((topic, p) for topic, partitions in seen.items() for p in partitions),
+            ids,
+            pruned,
+        )
+
+    def begin(self, policy: str, starts: Mapping[Partition, int], topic_ids: Mapping[str, str]) -> Memory:
+        """Fix where the group begins on topics it meets for the first time. The first member to say it is right."""
+        offsets: dict[str, dict[str, int]] = {topic: {} for topic in topic_ids}
+        for (topic, partition), offset in starts.items():
+            offsets[topic][str(partition)] = offset
+        with self._connect() as connection:
+            connection.execute(
+                query("group_begin"),
+                {
+                    "group": self._group,
+                    "policy": policy,
+                    "offsets": Jsonb(offsets),
+                    "ids": Jsonb(dict(topic_ids)),
+                },
+            )
+        return self.load()
+
+    def opened(self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]) -> None:
+        """These partitions were started on, and are read by this worker; these ranges were never read."""
+        names = self._columns(partitions)
+        with self._connect() as connection:
+            connection.execute(query("partitions_seen"), names)
+            connection.execute(query("assign"), names)
+            for (topic, partition), (low, high) in gaps.items():
+                connection.execute(query("gap"), [self._group, topic, partition, low, high])
+
+    def released(self, partitions: Iterable[Partition]) -> None:
+        """This worker is done with these partitions, in good order."""
+        with self._connect() as connection:
+            connection.execute(query("release"), self._columns(partitions))
+
+    def _columns(self, partitions: Iterable[Partition]) -> dict[str, Any]:
+        listed = list(partitions)
+        return {
+            "group": self._group,
+            "worker": self._worker,
+            "topics": [topic for topic, _ in listed],
+            "partitions": [partition for _, partition in listed],
+        }
+
+    def _connect(self) -> Connection:
+        return database.connect(
+            self._url,
+            application_name=f"stream-{self._group}",
+            settings={"statement_timeout": "10s", "lock_timeout": "5s"},
+        )

@@ -1,0 +1,405 @@
+"""Processor: THE loop of a group. This file is the heart of consuming.
+
+One thread owns the Kafka client; workers apply runs of records (execution.py) and never touch it. A record's way:
+
+    fetch ─> lanes ─> dispatch ─> worker: claim, decode, handle, commit ─> collect ─> offset tracker ─> offset commit
+
+What holds, whatever happens between two lines of it:
+  * an offset is committed only when it and all before it are finished, and their effects are committed before;
+  * records of a key run one after the other: a lane is busy from `take` until its run has landed, also across a
+    rebalance, when what it did no longer counts;
+  * what is read twice is applied once, by the ledger: so losing an offset commit costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from stream.assignment import Assignment, Stopping
+from stream.config import Config
+from stream.errors import PartlyDone
+from stream.events import Record, header
+from stream.execution import Execution
+from stream.failpoints import failpoint
+from stream.groups import ConsumerGroup
+from stream.groupstate import GroupState
+from stream.kafka.consumer import GroupConsumer, KafkaException
+from stream.lanes import Lanes
+from stream.offsets import OffsetTracker, Partition
+from stream.outcomes import Outcome
+from stream.policy import retry_delay
+from stream.project import Project
+from stream.workers import Flight, Landing, Workers
+
+log = structlog.get_logger("stream.processor")
+
+IDLE_S = 0.5  # how long an idle group waits for a record; one that comes wakes it at once
+BUSY_S = 0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
+COMMIT_EVERY_S = 0.5
+COMMIT_PATIENCE_S = 10.0  # an unanswered commit holds back the next one for so long
+POLL_EVERY_S = 1.0  # a full group still lets the client speak: rebalances are served in its calls
+MOST_RECORDS, MOST_BYTES = 10_000, 16 * 2**20  # in memory, whatever waits for what
+REVOKE_S = 20.0
+STOP_S = 25.0
+MEMORY_S = 1.0  # out of memory: waiting does not make it better
+LOOK_EVERY_S = 0.3
+
+
+class Processor:
+    """Runs one group until it is stopped, or until its end (`exit_at_end`).
+
+    `run` and all else but `stop` belong to one thread. Raises what ends the group: Refused (a start that needs a
+    person), StopGroup, MemoryError, StreamError, PartlyDone (at the end, with keys that still fail).
+    """
+
+    def __init__(
+        self, group: ConsumerGroup, project: Project, config: Config, *, exit_at_end: bool = False
+    ) -> None:
+        self.group = group
+        self.counts: Counter[str] = Counter()  # records by outcome
+        self._stopping = threading.Event()
+        self._deadline = math.inf
+        self._failure: BaseException | None = None  # of a worker: ends the group
+        self._exit_at_end = exit_at_end
+        worker = f"{socket.gethostname()}-{os.getpid()}-{group.name}"
+        self._state = GroupState(config.database_url, group.name, worker)
+        self._consumer = GroupConsumer(config, group.name, prefetch=2 * group.batch, ends=exit_at_end)
+        self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
+        self._workers = Workers(
+            _worker_count(group),
+            worker,
+            lambda name: Execution(
+                group, project, config.database_url, worker=name, stopping=self._stopping
+            ),
+        )
+        self._lanes = Lanes()
+        self._trackers: dict[Partition, OffsetTracker] = {}
+        self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
+        self._generation = 0
+        # Records ready to start that are enough to keep the workers busy until the next fetch.
+        self._enough = max(2 * group.batch, 4 * group.concurrency)
+        self._paused = False
+        self._polled_at = 0.0
+        self._commit_at = 0.0
+        self._commit_again_at = 0.0
+        self._look_at = 0.0
+        self._ends: dict[Partition, int] = {}
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Join, and go round until told to stop or the end is reached; then finish what is under way, and leave."""
+        try:
+            self._ends = self._assignment.prepare()
+            self._consumer.subscribe(self.group.topics, self)
+            while not self._stopping.is_set() and self._failure is None and not self._at_end():
+                self.run_once()
+        except Stopping:
+            pass
+        finally:
+            self._leave()
+        if self._failure is not None:
+            raise self._failure
+
+    def run_once(self) -> None:
+        """One pass. What workers finished comes first: it frees the lanes and the room for all that follows."""
+        self._collect(0)
+        self._commit_if_due()
+        self._dispatch()
+        if self._has_room():
+            self._fetch()
+            self._dispatch()
+        else:
+            self._wait_for_room()
+
+    def stop(self, seconds: float = STOP_S) -> None:
+        """Ask it to stop, from any thread: what has started is finished, within `seconds` from now in all."""
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+        self._stopping.set()
+
+    # -- its steps ----------------------------------------------------------------------------------------------
+
+    def _collect(self, timeout: float) -> None:
+        """Take in what workers have finished; waits up to `timeout` for the first."""
+        for landing in self._workers.landings(timeout):
+            self._settle(landing)
+            self._failure = self._failure or landing.error
+
+    def _settle(self, landing: Landing) -> None:
+        """Finished records let the offset pass; a failed one waits in front of its lane, and others go on."""
+        flight = landing.flight
+        back, hold = [], []
+        for record, outcome in zip(flight.run.records, landing.outcomes, strict=False):
+            self.counts[outcome.kind] += 1
+            tracker = self._tracker(record, flight)
+            if tracker is None:
+                continue
+            if outcome.finished:
+                tracker.finished(record.offset)
+            elif (record.topic, record.partition) not in self._leaving:
+                back.append(record)
+                if outcome.kind == "failed":
+                    hold.append((record, self._hold_until(record, outcome, flight.run.attempt)))
+        self._lanes.settle(flight.run, back, hold)
+
+    def _tracker(self, record: Record, flight: Flight) -> OffsetTracker | None:
+        """The tracker that waits for this record; None where its assignment is over, even if there is a new one."""
+        tracker = self._trackers.get((record.topic, record.partition))
+        return None if tracker is None or tracker.generation > flight.generation else tracker
+
+    def _hold_until(self, record: Record, outcome: Outcome, attempt: int) -> float:
+        delay = retry_delay(attempt, outcome.error, random.random())
+        log.error(
+            "event.failed",
+            group=self.group.name,
+            event_id=header(record.headers, "ce_id"),
+            type=header(record.headers, "ce_type"),
+            key=None if record.key is None else record.key.decode(errors="backslashreplace")[:200],
+            position=record.position,
+            stage=outcome.stage,
+            error=f"{type(outcome.error).__name__}: {str(outcome.reason)[:1000]}",
+            attempt=attempt,
+            again_in_seconds=round(delay, 1),
+            exc_info=outcome.error if outcome.stage == "handler" else None,
+        )
+        return time.monotonic() + delay
+
+    def _commit_if_due(self) -> None:
+        """Send offsets from time to time, never backwards, one message at a time."""
+        now = time.monotonic()
+        if now < self._commit_at or (self._consumer.commits_under_way and now < self._commit_again_at):
+            return
+        self._commit_at, self._commit_again_at = now + COMMIT_EVERY_S, now + COMMIT_PATIENCE_S
+        offsets = self._committable(self._trackers)
+        if offsets:
+            failpoint("consume.before_offset_commit")
+            self._consumer.commit(offsets)
+
+    def _committable(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        offsets = {}
+        for partition in partitions:
+            tracker = self._trackers.get(partition)
+            if tracker is not None and tracker.committable() > tracker.committed:
+                offsets[partition] = tracker.committable()
+        return offsets
+
+    def _dispatch(self) -> None:
+        """Hand runs to idle workers.
+
+        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way; then
+        only a full one is worth a second worker, and a third never: they would wait for each other's interpreter.
+        Second tries never take all the workers, or slow failing keys would hold the others.
+        """
+        flights = self._workers.flights
+        while self._workers.idle:
+            again = sum(flight.run.attempt > 1 for flight in flights)
+            fresh = len(flights) - again
+            limit = self.group.batch
+            if limit > 1 and fresh and (fresh > 1 or self._lanes.startable < limit):
+                limit = 0
+            now = time.monotonic()
+            run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
+            if run is None:
+                return
+            self._workers.start(Flight(run, self._generation))
+
+    def _has_room(self) -> bool:
+        """Whether to fetch. What waits behind busy and failing keys counts for memory only: others must go on."""
+        lanes = self._lanes
+        enough = self._enough // 2 if self._paused else self._enough
+        return lanes.startable < enough and lanes.count < MOST_RECORDS and lanes.bytes < MOST_BYTES
+
+    def _fetch(self) -> None:
+        """Records from the broker into their lanes."""
+        if self._paused:
+            self._consumer.resume()
+            self._paused = False
+        limit = min(self._enough - self._lanes.startable, MOST_RECORDS - self._lanes.count)
+        waiting = self._lanes.startable > 0
+        if not self._receive(limit, 0 if waiting else self._patience()) and waiting:
+            self._collect(BUSY_S)
+
+    def _patience(self) -> float:
+        if self._workers.flights:
+            return BUSY_S
+        release = self._lanes.next_release()
+        return IDLE_S if release is None else min(IDLE_S, max(0.0, release - time.monotonic()))
+
+    def _receive(self, limit: int, timeout: float) -> int:
+        """Fetch, and put what is ours and new into the lanes; returns how much that was."""
+        fetched = self._consumer.fetch(limit, timeout)
+        self._polled_at = time.monotonic()
+        trackers = self._trackers
+        new = []
+        for record in fetched.records:
+            tracker = trackers.get((record.topic, record.partition))
+            if tracker is not None and tracker.received(record.offset):
+                new.append(record)
+        self._lanes.add(new)
+        for partition, end in fetched.ends:
+            if partition in trackers:
+                trackers[partition].passed(end)
+        if fetched.homeless:
+            self._restart([partition for partition in fetched.homeless if partition in trackers])
+        return len(new)
+
+    def _wait_for_room(self) -> None:
+        """Enough is waiting: wait for workers. The client is spoken to now and then, without being given records."""
+        if time.monotonic() - self._polled_at > POLL_EVERY_S:
+            if not self._paused:
+                self._consumer.pause()
+                self._paused = True
+            self._receive(1, 0)
+        if self._workers.flights:
+            self._collect(POLL_EVERY_S)
+        else:
+            self._stopping.wait(min(POLL_EVERY_S, self._patience()))
+
+    # -- partitions come and go (called inside the client's calls) --------------------------------------------------
+
+    def assigned(self, partitions: list[Partition]) -> None:
+        """Start on them; a tracker each, of a new generation."""
+        if self._stopping.is_set():
+            return
+        starts = self._assignment.open(partitions)
+        self._generation += 1
+        self._paused = False  # what has just come is not
+        for partition, offset in starts.items():
+            self._trackers[partition] = OffsetTracker(offset, self._generation)
+        if partitions:
+            log.info("partitions.assigned", group=self.group.name, partitions=_names(partitions))
+
+    def revoked(self, partitions: list[Partition]) -> None:
+        """Drop what has not started, wait for what has, commit: the next owner starts right behind it."""
+        failpoint("consume.revoke")
+        self._leaving.update(partitions)
+        for topic, number in partitions:
+            self._lanes.drop(topic, number)
+        self._await_landings(self._flights_of(partitions), min(time.monotonic() + REVOKE_S, self._deadline))
+        self._commit_now(self._committable(partitions))
+        self._forget(partitions)
+        self._quietly("release", lambda: self._state.released(partitions))
+        if partitions:
+            log.info("partitions.revoked", group=self.group.name, partitions=_names(partitions))
+
+    def lost(self, partitions: list[Partition]) -> None:
+        """They are another member's already: nothing is committed, nothing waited for."""
+        for topic, number in partitions:
+            self._lanes.drop(topic, number)
+        self._forget(partitions)
+        log.warning("partitions.lost", group=self.group.name, partitions=_names(partitions))
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        """The broker has these offsets."""
+        for partition, offset in offsets.items():
+            tracker = self._trackers.get(partition)
+            if tracker is not None:
+                tracker.committed = max(tracker.committed, offset)
+        failpoint("consume.after_offset_commit")
+
+    def _restart(self, partitions: list[Partition]) -> None:
+        """Their position is not in the log any more: decide again where to go on."""
+        self.lost(partitions)
+        self._consumer.stop(partitions)
+        self.assigned(partitions)
+
+    def _forget(self, partitions: Iterable[Partition]) -> None:
+        for flight in self._flights_of(partitions):
+            flight.abandoned = True  # it may finish; it is not waited for, nor tried again
+        for partition in partitions:
+            self._trackers.pop(partition, None)
+            self._leaving.discard(partition)
+
+    def _flights_of(self, partitions: Iterable[Partition]) -> set[Flight]:
+        wanted = set(partitions)
+        return {
+            flight
+            for flight in self._workers.flights
+            if any((record.topic, record.partition) in wanted for record in flight.run.records)
+        }
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Finish what has started, commit, leave the group: in this order, within one deadline."""
+        self.stop(MEMORY_S if isinstance(self._failure, MemoryError) else STOP_S)
+        self._quietly("drain", lambda: self._await_landings(set(self._workers.flights), self._deadline))
+        self._quietly("commit", lambda: self._commit_now(self._committable(self._trackers)))
+        self._quietly("close", self._consumer.close)
+        self._workers.close(self._deadline)
+
+    def _await_landings(self, flights: set[Flight], deadline: float) -> None:
+        """Collect until these have landed; others that land make room for new runs meanwhile."""
+        while flights & self._workers.flights:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                log.warning("runs.left_behind", group=self.group.name, runs=len(flights & self._workers.flights))
+                return
+            self._collect(left)
+            if not self._stopping.is_set():
+                self._dispatch()
+
+    def _commit_now(self, offsets: Mapping[Partition, int]) -> None:
+        if offsets:
+            failpoint("consume.before_offset_commit")
+            self._consumer.commit_now(offsets)
+
+    def _quietly(self, what: str, act: Callable[[], object]) -> None:
+        """On the way out nothing may keep the rest from being done, nor hide why we leave."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  # logged; all of it is made up for by the next start
+            log.warning("group.leaving", group=self.group.name, step=what, error=str(error))
+
+    def _at_end(self) -> bool:
+        """With `exit_at_end`: whether the group, all its members together, has reached the ends read at the start.
+
+        Raises PartlyDone where only keys are left that still fail.
+        """
+        now = time.monotonic()
+        if not self._exit_at_end or now < self._look_at or self._workers.flights:
+            return False
+        self._look_at = now + LOOK_EVERY_S
+        behind = {p: end for p, end in self._ends.items() if self._position(p) < end}
+        if not behind:
+            self._commit_now(self._committable(self._trackers))
+        try:
+            committed = self._consumer.committed(self._ends)
+        except KafkaException:
+            return False
+        left = {p for p, end in self._ends.items() if (committed[p] or 0) < end}
+        if not left:
+            return True
+        failing = list(self._lanes.held())
+        if failing and not behind and not self._lanes.startable and left <= self._trackers.keys():
+            keys = sorted({_shown_key(record) for record in failing})
+            raise PartlyDone(f"group {self.group.name!r}: left behind, still failing: {', '.join(keys)}")
+        return False
+
+    def _position(self, partition: Partition) -> float:
+        """How far this member has read; a partition of another member is not ours to read."""
+        tracker = self._trackers.get(partition)
+        return float("inf") if tracker is None else tracker.position
+
+
+def _worker_count(group: ConsumerGroup) -> int:
+    """With `batch`: two for runs, two for second tries beside them."""
+    return group.concurrency if group.batch == 1 else min(group.concurrency, 4)
+
+
+def _names(partitions: Iterable[Partition]) -> list[str]:
+    return [f"{topic}[{number}]" for topic, number in sorted(partitions)]
+
+
+def _shown_key(record: Record) -> str:
+    key = f"no key, {record.position}" if record.key is None else record.key.decode(errors="backslashreplace")
+    return key[:100]

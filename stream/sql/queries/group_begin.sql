@@ -1,0 +1,6 @@
+-- What is there already wins: the group's beginning is decided once.
+insert into stream.group_state as s (consumer_group, start_policy, start_offsets, topic_ids)
+values (%(group)s, %(policy)s, %(offsets)s, %(ids)s)
+on conflict (consumer_group) do update
+set start_offsets = excluded.start_offsets || s.start_offsets,
+    topic_ids = excluded.topic_ids || s.topic_ids

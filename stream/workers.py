@@ -1,0 +1,91 @@
+"""Workers: the threads that apply runs. Each has an Execution, and so a database connection, of its own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from stream.execution import Execution
+from stream.lanes import Run
+from stream.outcomes import Outcome
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A run on its way. `generation` is that of the assignment it was taken in.
+
+    `abandoned`: its partitions are another member's now; set by the processor, read by the worker.
+    """
+
+    run: Run
+    generation: int
+    abandoned: bool = False
+
+    def is_abandoned(self) -> bool:
+        return self.abandoned
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A flight's end: its outcomes, or the error that ends the group."""
+
+    flight: Flight
+    outcomes: list[Outcome]
+    error: BaseException | None = None
+
+
+class Workers:
+    """Owned by the processor's thread. Whole runs go in and out: no lock and no queue is met once an event."""
+
+    def __init__(self, count: int, name: str, make: Callable[[str], Execution]) -> None:
+        self.flights: set[Flight] = set()
+        self.count = count
+        self._departures: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
+        self._landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
+        self._threads = [
+            # Daemons: a handler that never returns must not keep the process from ending.
+            threading.Thread(target=self._work, args=(make(f"{name}-{n}"),), name=f"{name}-{n}", daemon=True)
+            for n in range(1, count + 1)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def idle(self) -> int:
+        return self.count - len(self.flights)
+
+    def start(self, flight: Flight) -> None:
+        """Hand a run to an idle worker."""
+        self.flights.add(flight)
+        self._departures.put(flight)
+
+    def landings(self, timeout: float) -> Iterator[Landing]:
+        """What has landed; waits up to `timeout` seconds for the first."""
+        while self.flights:
+            try:
+                landing = self._landings.get(timeout > 0, timeout)
+            except queue.Empty:
+                return
+            timeout = 0
+            self.flights.discard(landing.flight)
+            yield landing
+
+    def close(self, deadline: float) -> None:
+        """End the threads that are idle; wait for them until `deadline` (monotonic seconds)."""
+        for _ in self._threads:
+            self._departures.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()) if not self.flights else 0.0)
+
+    def _work(self, execution: Execution) -> None:
+        while (flight := self._departures.get()) is not None:
+            try:
+                outcomes = execution.run(flight.run, flight.is_abandoned)
+            except BaseException as error:  # noqa: BLE001  # the processor's thread raises it
+                self._landings.put(Landing(flight, [], error))
+            else:
+                self._landings.put(Landing(flight, outcomes))
+        execution.close()
