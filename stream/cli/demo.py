@@ -1,10 +1,13 @@
-"""stream demo, stream demo place"""
+"""stream demo, stream demo place, stream demo mail"""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import threading
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -13,6 +16,7 @@ import click
 from stream import database
 from stream.cli.common import config_options, format_option, print_json, project_of, project_option, say
 from stream.config import Config
+from stream.errors import UsageError
 
 KINDS = ("placed", "returned", "adjusted", "there")
 
@@ -34,7 +38,7 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
         return
     from stream.demo import run
 
-    stop_on_signals()
+    stop_on_signals("stopping relay, groups and servers (up to 40 s)")
     try:
         statement = run.run(project_dir, count=count, csv=path)
     except KeyboardInterrupt:
@@ -49,15 +53,15 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
     ctx.exit(0 if statement.ok else 1)
 
 
-def stop_on_signals() -> None:
-    """The first signal stops everything, the second ends this process at once: 130 for SIGINT, 143 for SIGTERM."""
+def stop_on_signals(notice: str) -> None:
+    """The first signal raises KeyboardInterrupt, the second ends the process at once with 130 or 143."""
     seen: list[int] = []
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if seen:
             os._exit(128 + number)
         seen.append(number)
-        say("stopping relay, groups and servers (up to 40 s); the same signal again ends at once and leaves them")
+        say(f"{notice}; the same signal again ends at once")
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, on_signal)
@@ -97,3 +101,33 @@ def place(config: Config, path: Path, format_: str) -> None:
     )
     for reason, rows in sorted(found.skipped.items()):
         say(f"left out: {rows} rows ({reason})")
+
+
+@demo.command(epilog="Example:  stream demo mail --port 2525 --answer '421 try later'")
+@click.option("--port", default=2525, show_default=True, type=click.IntRange(0, 65535), help="0: a free one.")
+@click.option("--answer", help="Give this answer to every mail instead of accepting it.")
+@click.option("--delay", default=0.0, type=click.FloatRange(0), help="Seconds before the answer to a mail.")
+def mail(port: int, answer: str | None, delay: float) -> None:
+    """A mail provider on this machine for STREAM_SMTP_URL, in the foreground: one line of JSON a mail.
+
+    It delivers nothing.
+    """
+    from stream.demo.provider import Mail, MailProvider
+
+    def show(mail: Mail) -> None:
+        fields = {"message_id": mail.message_id, "recipients": mail.recipients, "subject": mail.subject}
+        click.echo(json.dumps(fields, ensure_ascii=False))
+
+    provider = MailProvider(port)
+    provider.answer, provider.delay, provider.on_mail = answer, delay, show
+    stop_on_signals("stopping")
+    try:
+        provider.start()
+    except OSError as error:
+        raise UsageError(
+            f"port {port} cannot be used: {error.strerror}", hint="stream demo mail --port 0"
+        ) from None
+    say(f"export STREAM_SMTP_URL={provider.url}")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
+    provider.stop()

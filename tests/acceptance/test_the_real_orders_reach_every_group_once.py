@@ -48,12 +48,19 @@ def everything(conn: psycopg.Connection[Any]) -> list[Any]:
     conn.rollback()
     tables = ["shop.customer", "shop.customer_order", "shop.order_line", "mail", "stock_level"]
     queries = [f"select * from {table} order by 1, 2" for table in tables]
-    queries += ["select count(*) from stream.ledger", "select order_id, kind, number from invoice order by 1, 2"]
+    queries += [
+        "select count(*) from stream.ledger",
+        "select order_id, kind, number from invoice order by 1, 2",
+    ]
     return [conn.execute(query.encode()).fetchall() for query in queries]
 
 
 def test_the_real_orders_reach_every_group_once(
-    config: Config, project: Project, env: dict[str, str], provider: MailProvider, conn: psycopg.Connection[Any]
+    config: Config,
+    project: Project,
+    env: dict[str, str],
+    provider: MailProvider,
+    conn: psycopg.Connection[Any],
 ) -> None:
     files = folder()
     expected = Expected(files)
