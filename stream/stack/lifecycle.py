@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -85,14 +85,13 @@ def down(data: Path, *, delete: bool = False, progress: Progress = silent) -> No
     data = data.resolve()
     with _explained(data):
         kafka, postgres = _servers(data, State(), progress)
-        if not data.is_dir():
-            _stop([kafka, postgres], progress)  # the folder was removed under them
-            return
-        with state.locked(data, progress):
+        # Without the folder they may run all the same: it was removed under them.
+        with state.locked(data, progress) if data.is_dir() else nullcontext():
             _stop([kafka, postgres], progress)
             if delete:
                 postgres.discard()
-                shutil.rmtree(data)
+                if data.exists():
+                    shutil.rmtree(data)
 
 
 def processes(data: Path) -> dict[str, int]:
