@@ -1,0 +1,11 @@
+"""The default: one event, one transaction; 1 side by side."""
+
+from consumers._effects import INSERT, effect
+from stream import ConsumerGroup, Context, Event
+
+group = ConsumerGroup("single1", topics=["orders"], start="beginning", concurrency=1)
+
+
+@group.on("OrderPlaced")
+def apply(event: Event, ctx: Context) -> None:
+    ctx.db.execute(INSERT, effect(event.key, event.data))

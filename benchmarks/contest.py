@@ -1,0 +1,82 @@
+"""Contest: two ways to do the same work, run in turn (A B, B A, A B, ...) and compared pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+from benchmarks.process import Cost
+from benchmarks.stage import say
+
+QUIET_CORES = 0.35  # more than this at work for somebody else, and a run says little
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One checked run: events a second (or milliseconds), and what it cost."""
+
+    value: float
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Contest:
+    """`ours` against `other`; the ratio of each pair is ours / other. `floor` is the least it should be."""
+
+    name: str
+    unit: str
+    ours: Callable[[], Sample]
+    other: Callable[[], Sample]
+    floor: float | None = None
+    ceiling: float | None = None
+    other_name: str = "raw"
+
+
+@dataclass
+class Result:
+    """The pairs of one contest, in order."""
+
+    contest: Contest
+    ours: list[Sample] = field(default_factory=list)
+    other: list[Sample] = field(default_factory=list)
+
+    @property
+    def quiet(self) -> list[int]:
+        """Pairs during which the machine did little else; all of them where fewer than three were quiet."""
+        pairs = range(len(self.ours))
+        quiet = [n for n in pairs if max(self.ours[n].cost.foreign_cores, self.other[n].cost.foreign_cores) <= QUIET_CORES]
+        return quiet if len(quiet) >= min(3, len(self.ours)) else list(pairs)
+
+    @property
+    def ratios(self) -> list[float]:
+        return [self.ours[n].value / self.other[n].value for n in self.quiet]
+
+    @property
+    def ratio(self) -> float:
+        return median(self.ratios)
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the ratio keeps its floor or ceiling; None where there is none."""
+        if self.contest.floor is not None:
+            return self.ratio >= self.contest.floor
+        if self.contest.ceiling is not None:
+            return self.ratio <= self.contest.ceiling
+        return None
+
+
+def hold(contest: Contest, pairs: int) -> Result:
+    """Run the contest: pairs in turn, each run fresh and checked."""
+    result = Result(contest)
+    for n in range(pairs):
+        order = [(contest.ours, result.ours), (contest.other, result.other)]
+        for run, samples in order if n % 2 == 0 else reversed(order):
+            samples.append(run())
+        ours, other = result.ours[-1], result.other[-1]
+        say(
+            f"  {contest.name}: pair {n + 1} of {pairs}: {ours.value:,.1f} against {other.value:,.1f} {contest.unit},"
+            f" ratio {ours.value / other.value:.2f}"
+            f" (other work: {ours.cost.foreign_cores:.1f} and {other.cost.foreign_cores:.1f} cores)"
+        )
+    return result
