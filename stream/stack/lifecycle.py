@@ -18,7 +18,8 @@ from stream.stack.kafka import Kafka
 from stream.stack.postgres import Postgres
 from stream.stack.state import State
 
-READY_TIMEOUT_S = 60.0
+# A killed broker reads what it had not flushed, of every partition.
+READY_TIMEOUT_S = 120.0
 ADOPT_TIMEOUT_S = 20.0
 STARTS = 5
 # What a first start and a later one need at least; with less, they would stop somewhere in the middle.
