@@ -131,14 +131,16 @@ class Processor:
     def _collect(self, timeout: float) -> None:
         """Take in what workers have finished; waits up to `timeout` for the first."""
         for landing in self._workers.landings(timeout):
-            self._settle(landing)
-            self._failure = self._failure or landing.error
+            if landing.error is None:
+                self._settle(landing)
+            else:  # its lanes stay busy: nothing behind it may run
+                self._failure = self._failure or landing.error
 
     def _settle(self, landing: Landing) -> None:
         """Finished records let the offset pass; a failed one waits in front of its lane, and others go on."""
         flight = landing.flight
         back, hold = [], []
-        for record, outcome in zip(flight.run.records, landing.outcomes, strict=False):
+        for record, outcome in zip(flight.run.records, landing.outcomes, strict=True):
             self.counts[outcome.kind] += 1
             tracker = self._tracker(record, flight)
             if tracker is None:
@@ -200,7 +202,7 @@ class Processor:
         Second tries never take all the workers, or slow failing keys would hold the others.
         """
         flights = self._workers.flights
-        while self._workers.idle:
+        while self._workers.idle and self._failure is None:
             again = sum(flight.run.attempt > 1 for flight in flights)
             fresh = len(flights) - again
             limit = self.group.batch
@@ -271,8 +273,9 @@ class Processor:
         if self._stopping.is_set():
             return
         starts = self._assignment.open(partitions)
+        if self._paused:
+            self._consumer.pause()  # what has just come, too
         self._generation += 1
-        self._paused = False  # what has just come is not
         for partition, offset in starts.items():
             self._trackers[partition] = OffsetTracker(offset, self._generation)
         if partitions:

@@ -425,9 +425,9 @@ def test_a_deadlock_is_no_events_failure(small, worker, effects, conn, database_
         ctx.db.execute("update pair set n = n + 1 where id = %s", [order[1]])
 
     kinds: list[str] = []
+    workers = {key: worker(handler) for key in "ab"}
     threads = [
-        threading.Thread(target=lambda w=worker(handler), key=key: kinds.extend(w.kinds(record(small, key))))
-        for key in "ab"
+        threading.Thread(target=lambda key=key: kinds.extend(workers[key].kinds(record(small, key)))) for key in "ab"
     ]
     for thread in threads:
         thread.start()
