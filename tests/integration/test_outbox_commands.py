@@ -146,14 +146,6 @@ def test_rejected_shows_the_cause_and_the_rows_behind_it(small: Config, db: Conn
     assert text.stdout.count("behind") == 2
 
 
-def test_an_error_of_the_broker_cannot_steer_the_terminal(small: Config, db: Conn) -> None:
-    reject(db, small, "a")
-    db.execute("update stream.outbox_rejected set error = E'\\x1b[2J' || repeat('x', 500)")
-    for line in stream(small, "outbox", "rejected").stdout.splitlines()[1:]:
-        assert "\x1b" not in line
-        assert len(line) < 300
-
-
 def test_retry_of_one_key_acts_at_once_and_in_the_old_order(small: Config, db: Conn) -> None:
     reject(db, small, "a", "b")
     append(db, "a", 4)

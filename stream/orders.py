@@ -1,0 +1,220 @@
+"""One key's life: where each of its events is, and what every group made of it. Reading changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from operator import attrgetter
+from typing import Any, Literal
+from uuid import UUID
+
+from psycopg.rows import class_row
+
+from stream import database
+from stream.config import Config
+from stream.database import Connection, query
+from stream.discovery import discover
+from stream.errors import GroupError, ProjectImportError
+from stream.events import Record, event_id_of, event_time, header
+from stream.groups import ConsumerGroup
+from stream.kafka.search import Progress, Scan, records_of_key
+from stream.project import Project
+
+START_MISSED = "written before this group's start"
+NEVER_RAN = "this group never ran on this database"
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why.
+
+    `at`: when the transaction of its effects began.
+    """
+
+    group: str
+    outcome: Literal["done", "skipped", "dead"] | None = None
+    at: datetime | None = None
+    attempts: int | None = None
+    epoch: int | None = None
+    worker: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """A row that is not in its topic: waiting for the relay, for `due_at`, or rejected with reason and error."""
+
+    state: Literal["waiting", "scheduled", "rejected"]
+    topic: str
+    event_id: UUID
+    type: str
+    time: datetime
+    created_at: datetime
+    due_at: datetime | None
+    reason: str | None
+    error: str | None
+    id: int
+
+
+@dataclass(frozen=True)
+class OrderEvent:
+    """One event of the key. `time`: when it happened; `appended_at`: when it was written to the outbox.
+
+    `repeats`: further offsets it was published at, by a relay that died between acknowledgement and delete.
+    """
+
+    event_id: UUID
+    type: str | None
+    topic: str
+    partition: int | None
+    offset: int | None
+    time: datetime
+    appended_at: datetime
+    published_at: datetime | None
+    groups: Sequence[GroupOutcome] = ()
+    repeats: Sequence[int] = ()
+    unpublished: Unpublished | None = None
+
+
+@dataclass(frozen=True)
+class Order:
+    """One key's events, in the order in which they were published; those that are not yet come last."""
+
+    key: bytes
+    events: Sequence[OrderEvent]
+    scans: Sequence[Scan]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A group as far as this page needs it: what it handles and where it began."""
+
+    name: str
+    topics: Collection[str] = ()
+    types: Collection[str] = ()
+    ran: bool = False
+    starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def silent_about(self, record: Record, type: str | None) -> GroupOutcome | None:
+        """What to say where the ledger has nothing: None where the event is none of the group's business."""
+        if record.topic not in self.topics or type not in self.types:
+            return None
+        if not self.ran:
+            return GroupOutcome(self.name, reason=NEVER_RAN)
+        start = self.starts.get(record.topic, {}).get(str(record.partition), 0)
+        return GroupOutcome(self.name, reason=START_MISSED if record.offset < start else None)
+
+
+def life(
+    config: Config, project: Project, key: bytes, *, seconds: float, progress: Progress | None = None
+) -> Order:
+    """Everything about one key. Reads the key's partition of each topic of the project for at most `seconds`.
+
+    Raises Unreachable where broker or database do not answer.
+    """
+    groups, notes = _groups_of(project)
+    with database.connect(
+        config.database_url, application_name="stream-order", autocommit=True
+    ) as connection:
+        database.require_migrated(connection)
+        # Rows first, records then: an event that is published in between is in both, never in neither.
+        rows = _unpublished(connection, key)
+        found = records_of_key(config, key, list(project.topics.topics), seconds=seconds, progress=progress)
+        readers = _readers(connection, groups)
+        ids = [event_id_of(record) for record in found.records]
+        outcomes = _outcomes(connection, [reader.name for reader in readers], ids)
+    notes += [f"topic {topic} does not exist on this cluster" for topic in found.missing]
+    return Order(key, assemble(found.records, rows, readers, outcomes), found.scans, notes)
+
+
+def assemble(
+    records: Iterable[Record],
+    rows: Iterable[Unpublished],
+    readers: Sequence[Reader],
+    outcomes: Mapping[UUID, Sequence[GroupOutcome]],
+) -> list[OrderEvent]:
+    """Each event once: published ones by time, a topic's in its own order, then those that are not. Pure."""
+    by_id: dict[UUID, list[Record]] = {}
+    for record in records:
+        by_id.setdefault(event_id_of(record), []).append(record)
+    of_topic: dict[str, list[OrderEvent]] = {}
+    for id, same in by_id.items():
+        event = _published(id, same, readers, outcomes.get(id, ()))
+        of_topic.setdefault(event.topic, []).append(event)
+    events = list(merge(*of_topic.values(), key=attrgetter("published_at")))
+    return events + [_not_published(row) for row in rows if row.event_id not in by_id]
+
+
+def appended_at(event_id: UUID, otherwise: datetime) -> datetime:
+    """When an event was written: a UUIDv7 says so, to the millisecond; an id of another kind does not."""
+    if event_id.version != 7:
+        return otherwise
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=event_id.int >> 80)
+
+
+def _published(
+    id: UUID, same: Sequence[Record], readers: Sequence[Reader], outcomes: Sequence[GroupOutcome]
+) -> OrderEvent:
+    first, *again = same
+    type, time = header(first.headers, "ce_type"), event_time(first.headers, first.timestamp)
+    settled = {outcome.group for outcome in outcomes}
+    silent = [reader.silent_about(first, type) for reader in readers if reader.name not in settled]
+    return OrderEvent(
+        event_id=id,
+        type=type,
+        topic=first.topic,
+        partition=first.partition,
+        offset=first.offset,
+        time=time,
+        appended_at=appended_at(id, time),
+        published_at=event_time((), first.timestamp),
+        groups=[*outcomes, *(outcome for outcome in silent if outcome is not None)],
+        repeats=[record.offset for record in again],
+    )
+
+
+def _not_published(row: Unpublished) -> OrderEvent:
+    return OrderEvent(
+        row.event_id, row.type, row.topic, None, None, row.time, row.created_at, None, unpublished=row
+    )
+
+
+def _groups_of(project: Project) -> tuple[dict[str, ConsumerGroup], list[str]]:
+    """The project's groups; a page about an order must not need the libraries that handlers import."""
+    try:
+        return discover(project), []
+    except (ProjectImportError, GroupError) as error:
+        return {}, [f"groups without an outcome are not shown: {error.message.splitlines()[0]}"]
+
+
+def _unpublished(connection: Connection, key: bytes) -> list[Unpublished]:
+    with connection.cursor(row_factory=class_row(Unpublished)) as cursor:
+        return cursor.execute(query("waiting_of_key"), {"key": key}).fetchall()
+
+
+def _readers(connection: Connection, groups: Mapping[str, ConsumerGroup]) -> list[Reader]:
+    rows = connection.execute("select consumer_group, start_offsets from stream.group_state")
+    starts: dict[str, Any] = dict(rows.fetchall())
+    return [
+        Reader(
+            name,
+            groups[name].topics if name in groups else (),
+            groups[name].handlers if name in groups else (),
+            name in starts,
+            starts.get(name, {}),
+        )
+        for name in sorted(groups.keys() | starts.keys())
+    ]
+
+
+def _outcomes(
+    connection: Connection, groups: Sequence[str], ids: Sequence[UUID]
+) -> dict[UUID, list[GroupOutcome]]:
+    found: dict[UUID, list[GroupOutcome]] = {}
+    rows = connection.execute(query("outcomes_of_events"), {"groups": list(groups), "ids": list(ids)})
+    for event_id, *columns in rows:
+        found.setdefault(event_id, []).append(GroupOutcome(*columns))
+    return found
