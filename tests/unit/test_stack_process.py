@@ -12,6 +12,7 @@ import pytest
 
 from stream.stack import process
 from stream.stack.process import Identity
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_server_that_was_killed_is_gone(server: int, identity: Identity) -> No
 def test_a_halted_server_is_seen_to_be_halted(server: int) -> None:
     assert not process.is_stopped(server)
     process.send(server, signal.SIGSTOP)
-    assert process.is_stopped(server)
+    until(lambda: process.is_stopped(server), 10)
 
 
 @pytest.mark.parametrize(
