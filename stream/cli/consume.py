@@ -1,0 +1,97 @@
+"""stream consume"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from stream import database
+from stream.cli.common import config_options, project_of, say
+from stream.config import Config
+from stream.discovery import discover, select
+from stream.fleet import Fleet
+from stream.groups import ConsumerGroup
+from stream.kafka.admin import check_reachable
+from stream.processor import STOP_S, Processor
+from stream.project import Project
+
+
+@click.command(epilog="Example:  stream consume --group invoicing --group stock")
+@click.option(
+    "--group",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="A group of consumers/; several may be given.",
+)
+@click.option(
+    "--exit-at-end",
+    is_flag=True,
+    help="End once all that is in the topics now is applied; exit 6 if keys are left that fail.",
+)
+@config_options
+def consume(config: Config, names: tuple[str, ...], exit_at_end: bool) -> None:
+    """Run consumer groups in this process; more processes of a group share its partitions.
+
+    Ends with 0 on SIGTERM or Ctrl-C, once what has started is committed.
+    """
+    stopper = Stopper()
+    project = project_of(config)
+    groups = select(discover(project), names)
+    check_reachable(config)
+    with database.connect(config.database_url, application_name="stream-consume") as connection:
+        database.require_migrated(connection)
+    run(stopper, groups, project, config, exit_at_end=exit_at_end)
+
+
+def run(
+    stopper: Stopper,
+    groups: list[ConsumerGroup],
+    project: Project,
+    config: Config,
+    *,
+    exit_at_end: bool = False,
+) -> None:
+    """Run the groups until a signal, or their end; says at the end what was done."""
+    processors = [Processor(group, project, config, exit_at_end=exit_at_end) for group in groups]
+    fleet = Fleet(processors)
+    stopper.fleet = fleet
+    say(f"consuming: {', '.join(group.name for group in groups)}; Ctrl-C stops")
+    try:
+        in_time = fleet.run()
+    finally:
+        for processor in processors:
+            done = ", ".join(f"{count} {kind}" for kind, count in sorted(processor.counts.items()))
+            say(f"{processor.group.name}: {done or 'nothing'}")
+    if not in_time:
+        say("not all came to its end in time; it will be done again at the next start")
+        sys.stderr.flush()
+        os._exit(0)
+
+
+class Stopper:
+    """The first signal drains and ends with 0; the second ends the process at once, 130 for SIGINT, 143 for SIGTERM."""
+
+    def __init__(self) -> None:
+        self.fleet: Fleet | None = None
+        self._seen = False
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._seen:
+            os._exit(128 + number)
+        self._seen = True
+        if self.fleet is None:
+            os._exit(0)  # still starting: nothing is under way
+        # Not print: a signal can come in the middle of one.
+        os.write(
+            2,
+            f"waiting for running handlers (up to {STOP_S:.0f} s); the same signal again stops at once\n".encode(),
+        )
+        self.fleet.stop()
