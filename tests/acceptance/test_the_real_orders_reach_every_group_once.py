@@ -55,6 +55,7 @@ def everything(conn: psycopg.Connection[Any]) -> list[Any]:
     return [conn.execute(query.encode()).fetchall() for query in queries]
 
 
+@pytest.mark.timeout(240)
 def test_the_real_orders_reach_every_group_once(
     config: Config,
     project: Project,
