@@ -127,5 +127,4 @@ def _shared_copy(install: Path) -> Path:
 def _readable(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():
-            os.chown(path, 0, 0)
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
