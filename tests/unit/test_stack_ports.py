@@ -61,6 +61,4 @@ def test_a_port_given_away_already_is_passed_over(free: int) -> None:
 
 
 def test_without_a_wanted_port_it_is_one_that_no_outgoing_connection_gets(busy: int) -> None:
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-        lowest = int(file.read().split()[0])
-    assert 1024 < ports.choose(None, busy) < lowest
+    assert 1024 < ports.choose(None, busy) < 32768
