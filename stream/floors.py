@@ -9,22 +9,25 @@ up to L. A lock's number names its shard, so a long transaction holds up the flo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 SHARDS = 64
 Holder = tuple[str, int]  # a virtual transaction, and the shard of one of its locks
 
 
 class Floors:
-    """Follows the sequence and its open writers; `settled[shard]`: all ids up to it have committed or never will."""
+    """Follows a sequence and its open writers; `settled[shard]`: all up to it have committed or never will.
+
+    The sequence may be that of ids, or the database's clock: a due time lies after the moment it was written.
+    """
 
     def __init__(self) -> None:
         self.settled = [0] * SHARDS
         self._candidate = [0] * SHARDS
         self._open: list[set[str]] = [set() for _ in range(SHARDS)]
 
-    def observe(self, last_id: int, holders: Collection[Holder]) -> None:
-        """Take in one look: the sequence's last id, then (in a later statement) who held append locks."""
+    def observe(self, last: int, holders: Collection[Holder]) -> None:
+        """Take in one look: the sequence's last value, then (in a later statement) who held append locks."""
         now: list[set[str]] = [set() for _ in range(SHARDS)]
         for transaction, shard in holders:
             now[shard].add(transaction)
@@ -33,17 +36,50 @@ class Floors:
             if not self._open[shard]:
                 self.settled[shard] = max(self.settled[shard], self._candidate[shard])
                 if not now[shard]:
-                    self.settled[shard] = max(self.settled[shard], last_id)
-                self._candidate[shard] = last_id
+                    self.settled[shard] = max(self.settled[shard], last)
+                self._candidate[shard] = last
                 self._open[shard] = now[shard]
 
-    def all_settled(self, last_id: int, shards: Collection[int]) -> bool:
-        return all(self.settled[shard] >= last_id for shard in shards)
+    def settled_in(self, shards: Collection[int]) -> int:
+        """What is settled in all of these shards."""
+        return min((self.settled[shard] for shard in shards), default=0)
 
 
-def raised(floor: int, settled: int, lowest_seen: int | None) -> int:
-    """The floor of one (topic, shard) after a read that began after `settled` was known.
+class Place:
+    """Where reads of one (topic, shard) begin.
 
-    Its lowest row seen stays above the floor; where none was seen, nothing up to `settled` is left.
+    At the floor: nothing up to it is left or can come. A key with a long queue in memory is left out of reads, and
+    its rows in the table would be walked over each time: while such keys are left out, reads begin `ahead`, up to
+    where every row of the other keys is in memory or gone.
     """
-    return max(floor, settled if lowest_seen is None else min(settled, lowest_seen - 1))
+
+    __slots__ = ("_ahead", "_left_out", "floor")
+
+    def __init__(self) -> None:
+        self.floor = 0
+        self._ahead = 0
+        self._left_out: Set[bytes] = frozenset()
+
+    def begin(self, queued: Set[bytes]) -> int:
+        """The id after which a read begins that leaves the `queued` keys out."""
+        return self.floor if not queued or self.refills(queued) else max(self.floor, self._ahead)
+
+    def refills(self, queued: Set[bytes]) -> bool:
+        """Whether the read is the first for a key that was left out before: its queue is short again."""
+        return not self._left_out <= queued
+
+    def was_read(
+        self, queued: Set[bytes], *, settled: int, lowest: int | None, last: int | None, full: bool
+    ) -> None:
+        """After a read that was not cut short, and that began after `settled` was known.
+
+        `lowest`: the lowest id in memory, these rows included: what was left out lies above the queue of its key.
+        `last`: the last id read, if any; `full`: there may be more behind it.
+        """
+        self.floor = max(self.floor, settled if lowest is None else min(settled, lowest - 1))
+        self._ahead = min(settled, last) if full and last is not None else settled
+        self._left_out = queued
+
+    def was_cut_short(self, queued: Set[bytes]) -> None:
+        """After a read that may have missed any row."""
+        self._left_out = self._left_out | queued

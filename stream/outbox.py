@@ -20,6 +20,8 @@ from stream.project import Project
 MAX_KEY_BYTES = 1024
 MAX_PAYLOAD_BYTES = 900_000
 MAX_DEBOUNCE_BYTES = 256
+LONGEST_DELAY = timedelta(days=36_500)
+EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 RESERVED_HEADERS = ("ce_", "stream.")
 
 
@@ -116,24 +118,23 @@ class Outbox:
     ) -> Prepared:
         """Validate and encode, without a database. Raises InvalidEvent naming field, expected and got."""
         payload = self._codec.encode(type, data)
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            raise InvalidEvent(
-                "data", f"at most {MAX_PAYLOAD_BYTES} bytes encoded", f"{len(payload)}", type=type
-            )
         names, values = _header_literals(type, headers)
-        wait, longest = _duration(type, "delay", delay), _duration(type, "max_wait", max_wait)
-        if debounce is not None and (wait is None or not 1 <= len(debounce.encode()) <= MAX_DEBOUNCE_BYTES):
+        size = len(payload) + len(names or "") + len(values or "") // 2
+        if size > MAX_PAYLOAD_BYTES:
             raise InvalidEvent(
-                "debounce", "text of 1 to 256 bytes beside a delay", _clamped(debounce), type=type
+                "data", f"at most {MAX_PAYLOAD_BYTES} bytes encoded, with its headers", f"{size}", type=type
             )
+        wait, longest = _duration(type, "delay", delay), _duration(type, "max_wait", max_wait)
+        if debounce is not None:
+            _text_bytes(type, "debounce", debounce, MAX_DEBOUNCE_BYTES)
+            if wait is None:
+                raise InvalidEvent("debounce", "to stand beside a delay", "no delay", type=type)
         if longest is not None and debounce is None:
             raise InvalidEvent("max_wait", "to stand beside debounce", "no debounce", type=type)
         return Prepared(
             topic=self._topics.topic_of(type),
-            key=_key_bytes(type, key),
-            event_id=uuid.UUID(bytes=uuid_utils.uuid7().bytes)
-            if id is None
-            else named_event_id(type, str(id)),
+            key=_text_bytes(type, "key", key, MAX_KEY_BYTES),
+            event_id=_event_id(type, id),
             type=type,
             time=_utc(type, time),
             payload=payload,
@@ -168,17 +169,26 @@ class Outbox:
         )
 
 
-def _key_bytes(type: str, key: object) -> bytes:
-    if not isinstance(key, str):
-        raise InvalidEvent("key", "text", key.__class__.__name__, type=type)
+def _event_id(type: str, id: object) -> uuid.UUID:
+    if id is None:
+        return uuid.UUID(bytes=uuid_utils.uuid7().bytes)
     try:
-        encoded = key.encode()
+        return named_event_id(type, str(id))
     except UnicodeEncodeError:
-        raise InvalidEvent("key", "text that UTF-8 can hold", _clamped(key), type=type) from None
-    if not 1 <= len(encoded) <= MAX_KEY_BYTES:
-        raise InvalidEvent("key", f"text of 1 to {MAX_KEY_BYTES} bytes", f"{len(encoded)} bytes", type=type)
-    if "\0" in key:
-        raise InvalidEvent("key", "text without a null character", _clamped(key), type=type)
+        raise InvalidEvent("id", "text that UTF-8 can hold", _clamped(id), type=type) from None
+
+
+def _text_bytes(type: str, field: str, text: object, limit: int) -> bytes:
+    if not isinstance(text, str):
+        raise InvalidEvent(field, "text", text.__class__.__name__, type=type)
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidEvent(field, "text that UTF-8 can hold", _clamped(text), type=type) from None
+    if not 1 <= len(encoded) <= limit:
+        raise InvalidEvent(field, f"text of 1 to {limit} bytes", f"{len(encoded)} bytes", type=type)
+    if "\0" in text:
+        raise InvalidEvent(field, "text without a null character", _clamped(text), type=type)
     return encoded
 
 
@@ -187,6 +197,8 @@ def _utc(type: str, time: object) -> datetime:
         return datetime.now(UTC)
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise InvalidEvent("time", "a datetime with a time zone", _clamped(time), type=type)
+    if not EARLIEST <= time < LATEST:
+        raise InvalidEvent("time", "a time in the years 1 to 9999, in UTC", _clamped(time), type=type)
     return time.astimezone(UTC)
 
 
@@ -197,8 +209,8 @@ def _duration(type: str, field: str, value: object) -> timedelta | None:
         duration = value if isinstance(value, timedelta) else timedelta(seconds=value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise InvalidEvent(field, "a timedelta or seconds", _clamped(value), type=type) from None
-    if duration < timedelta(0):
-        raise InvalidEvent(field, "no time in the past", _clamped(value), type=type)
+    if not timedelta(0) <= duration <= LONGEST_DELAY:
+        raise InvalidEvent(field, "no time in the past, at most 100 years", _clamped(value), type=type)
     return duration
 
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
 
 import structlog
 
 from stream.config import Config
 from stream.errors import InvalidEvent
-from stream.events import Headers, cloud_headers
-from stream.kafka.admin import TopicLookup
+from stream.kafka.admin import TopicWatch
 from stream.kafka.producer import (
     KafkaError,
     KafkaException,
@@ -28,43 +24,17 @@ from stream.kafka.producer import (
     is_client_only,
     is_topic_wide,
 )
+from stream.rows import Row
 from stream.schemas import AvroCodec
 
 log = structlog.get_logger("stream.relay")
 
 MOST_IN_MEMORY = 8000  # rows
+MOST_BYTES_IN_MEMORY = 16 * 1024 * 1024
 QUEUE_TO_LEAVE_OUT = 32  # rows of one key in memory: the next read leaves this key's later ones out
 STALLED_S = 2.0  # without an acknowledgement, while rows are in flight
-LOOKUP_EVERY_S = 1.0
-
-
-@dataclass(slots=True)
-class Row:
-    """An outbox row, as read_outbox.sql gives it."""
-
-    id: int
-    shard: int
-    topic: str
-    key: bytes | None
-    event_id: str
-    type: str
-    time: datetime
-    payload: bytes | None
-    data: Any
-    header_names: Sequence[str] | None
-    header_values: Sequence[bytes | None] | None
-    behind_rejected: bool
-
-    @property
-    def lane(self) -> bytes | int:
-        """What is kept in order: the key; a row without one has no order, and its id as a lane of its own."""
-        return self.id if self.key is None else self.key
-
-    def headers(self) -> Headers:
-        own: Headers = list(zip(self.header_names or (), self.header_values or (), strict=True))
-        if self.header_names and "ce_id" in self.header_names:
-            return own
-        return cloud_headers(self.event_id, self.type, self.time) + own
+RESEND_S = 1.0  # after an answer that stops the whole topic
+BEHIND = ("behind", "an earlier event of this key is rejected")
 
 
 class Publisher:
@@ -76,18 +46,22 @@ class Publisher:
     def __init__(self, config: Config, topic: str, codec: AvroCodec) -> None:
         self.topic = topic
         self.sick: str | None = None
+        self.well = False  # an acknowledgement came, and nothing since that says otherwise
         self.acknowledged: list[Row] = []
         self.rejected: list[tuple[Row, str, str]] = []
         self.known: set[int] = set()
+        self._bytes = 0
         self._config, self._codec = config, codec
         self._producer: TopicProducer | None = None
-        self._lookup: TopicLookup | None = None
-        self._next_lookup = 0.0
-        self._session = 0
+        self._watch = TopicWatch(config, topic)
         self._in_flight: dict[bytes | int, Row] = {}
         self._waiting: dict[bytes | int, deque[Row]] = {}
+        self._rejected_lanes: set[bytes | int] = (
+            set()
+        )  # until `settled`: the next read sees them in the table
         self._refused: deque[Row] = deque()  # by the broker, in a batch: to be tried alone
         self._alone: Row | None = None
+        self._held_back = False  # lanes whose turn came while refused rows were sorted out
         self._unsent: list[Row] = []
         self._resend_at = 0.0
         self._last_progress = time.monotonic()
@@ -100,12 +74,13 @@ class Publisher:
 
     def wants_rows(self) -> bool:
         """Whether a read may add rows: a topic that cannot publish now holds one read's worth and no more."""
-        return not self.known or (
-            self.sick is None and not self._sorting_out and len(self.known) < MOST_IN_MEMORY
-        )
+        if not self.known:
+            return True
+        has_room = len(self.known) < MOST_IN_MEMORY and self._bytes < MOST_BYTES_IN_MEMORY
+        return has_room and self.sick is None and not self._sorting_out
 
-    def busy(self, shard: int) -> bool:
-        return any(row.shard == shard for row in self._rows())
+    def busy_shards(self) -> set[int]:
+        return {row.shard for row in self._rows()}
 
     def lowest(self) -> dict[int, int]:
         """Shard -> the lowest id in memory."""
@@ -114,13 +89,13 @@ class Publisher:
             lowest[row.shard] = min(row.id, lowest.get(row.shard, row.id))
         return lowest
 
-    def queued(self) -> list[tuple[bytes, int]]:
-        """Keys with a long queue in memory, and their shards."""
-        return [
-            (lane, rows[0].shard)
-            for lane, rows in self._waiting.items()
-            if len(rows) >= QUEUE_TO_LEAVE_OUT and isinstance(lane, bytes)
-        ]
+    def queued(self) -> dict[int, set[bytes]]:
+        """Shard -> its keys with a long queue in memory."""
+        queued: dict[int, set[bytes]] = {}
+        for lane, rows in self._waiting.items():
+            if len(rows) >= QUEUE_TO_LEAVE_OUT and isinstance(lane, bytes):
+                queued.setdefault(rows[0].shard, set()).add(lane)
+        return queued
 
     # Rows in, acknowledgements out.
 
@@ -130,8 +105,9 @@ class Publisher:
             self._last_progress = time.monotonic()
         for row in rows:
             self.known.add(row.id)
-            if row.behind_rejected:
-                self.rejected.append((row, "behind", "an earlier event of this key is rejected"))
+            self._bytes += row.size
+            if row.behind_rejected or row.lane in self._rejected_lanes:
+                self.rejected.append((row, *BEHIND))
             elif row.lane in self._in_flight or row.lane in self._waiting:
                 self._waiting.setdefault(row.lane, deque()).append(row)
             else:
@@ -155,23 +131,46 @@ class Publisher:
 
     def settled(self) -> None:
         """The relay has deleted the acknowledged rows and set the rejected ones aside."""
-        self.known.difference_update(row.id for row in self.acknowledged)
-        self.known.difference_update(row.id for row, _, _ in self.rejected)
+        done = [*self.acknowledged, *(row for row, _, _ in self.rejected)]
+        self.known.difference_update(row.id for row in done)
+        self._bytes -= sum(row.size for row in done)
         self.acknowledged, self.rejected = [], []
+        self._rejected_lanes.clear()
+
+    # Rows out of memory, unpublished: they are still in the table. A report that comes for one is ignored.
 
     def forget(self) -> None:
-        """Drop every row from memory: they are read again. Reports of what was sent before are ignored."""
-        self._session += 1
+        """All rows, and the client with what it has not sent yet."""
         if self._producer is not None:
             self._producer.forget()
             self._producer = None
-        self._in_flight.clear()
-        self._waiting.clear()
-        self._refused.clear()
-        self._unsent.clear()
-        self.known.clear()
-        self._alone = None
-        self.acknowledged, self.rejected = [], []
+        self.well = False
+        self._drop(lambda row: True)
+
+    def drop(self, shards: Collection[int]) -> None:
+        """The rows of shards that are given up."""
+        self._drop(lambda row: row.shard in shards)
+
+    def withdraw(self) -> None:
+        """The rows that the client does not have: what is in flight is waited for."""
+        unsent = {row.id for rows in (self._refused, self._unsent, *self._waiting.values()) for row in rows}
+        self._drop(lambda row: row.id in unsent)
+
+    def _drop(self, unwanted: Callable[[Row], bool]) -> None:
+        self._in_flight = {lane: row for lane, row in self._in_flight.items() if not unwanted(row)}
+        waiting = {
+            lane: deque(row for row in rows if not unwanted(row)) for lane, rows in self._waiting.items()
+        }
+        self._waiting = {lane: rows for lane, rows in waiting.items() if rows}
+        self._refused = deque(row for row in self._refused if not unwanted(row))
+        self._unsent = [row for row in self._unsent if not unwanted(row)]
+        self.acknowledged = [row for row in self.acknowledged if not unwanted(row)]
+        self.rejected = [entry for entry in self.rejected if not unwanted(entry[0])]
+        if self._alone is not None and unwanted(self._alone):
+            self._alone = None
+        self._rejected_lanes = {row.lane for row, _, _ in self.rejected}
+        self.known = {row.id for row in self._rows()}
+        self._bytes = sum({row.id: row.size for row in self._rows()}.values())
 
     # Inside.
 
@@ -181,32 +180,21 @@ class Publisher:
         return bool(self._refused) or self._alone is not None
 
     def _rows(self) -> list[Row]:
-        rows = [
-            *self._in_flight.values(),
-            *self._refused,
-            *self.acknowledged,
-            *(row for row, _, _ in self.rejected),
-        ]
+        rows = [*self._in_flight.values(), *self.acknowledged, *(row for row, _, _ in self.rejected)]
         for waiting in self._waiting.values():
             rows.extend(waiting)
         return rows
 
     def _open(self) -> bool:
         """Make the producer once the topic is known to exist; until then the topic is sick, and asked about again."""
-        now = time.monotonic()
-        if self._lookup is None:
-            if now < self._next_lookup:
-                return False
-            self._lookup = TopicLookup(self._config, self.topic)
-        state = self._lookup.result()
+        state = self._watch.look()
         if state is None:
             return False
-        self._lookup, self._next_lookup = None, now + LOOKUP_EVERY_S
         self.sick = state.problem
         if state.problem is not None:
             return False
         self._producer = TopicProducer(self._config, self.topic, state.max_message_bytes)
-        self._last_progress = now
+        self._last_progress = time.monotonic()
         return True
 
     def _send(self, row: Row) -> None:
@@ -215,13 +203,12 @@ class Publisher:
             self._unsent.append(row)
             return
         try:
-            value = row.payload if row.data is None else self._codec.encode(row.type, row.data)
             self._producer.produce(
                 self._producer.name,
-                value,
+                row.value(self._codec),
                 row.key,
                 headers=row.headers(),
-                on_delivery=partial(self._report, self._session, row),
+                on_delivery=partial(self._report, row),
             )
         except InvalidEvent as error:
             self._reject(row, "invalid", str(error))
@@ -229,6 +216,10 @@ class Publisher:
             self._unsent.append(row)
         except KafkaException as error:
             self._refuse(row, error.args[0], alone=True)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever is in a row, it must not stop the others
+            self._reject(row, "invalid", f"{type(error).__name__}: {error}")
 
     def _take_unsent(self) -> list[Row]:
         if self._producer is None or time.monotonic() < self._resend_at:
@@ -236,14 +227,13 @@ class Publisher:
         unsent, self._unsent = self._unsent, []
         return unsent
 
-    def _report(self, session: int, row: Row, error: KafkaError | None, _message: Message) -> None:
+    def _report(self, row: Row, error: KafkaError | None, _message: Message) -> None:
         """A delivery report, inside poll."""
-        if session != self._session:
-            return
-        self._last_progress = time.monotonic()
+        if self._in_flight.get(row.lane) is not row:
+            return  # no longer in memory: forgotten, or its shard given up
         if error is None:
-            if self.sick is not None:
-                self.sick = None
+            self._last_progress = time.monotonic()
+            self.sick, self.well = None, True
             self.acknowledged.append(row)
             self._release(row)
         else:
@@ -254,20 +244,26 @@ class Publisher:
     def _release(self, row: Row) -> None:
         """The row is out of the way: the next of its key leaves at once, in the same pass."""
         del self._in_flight[row.lane]
-        waiting = self._waiting.get(row.lane)
-        if waiting is None or self._refused:
-            return  # held back until the refused rows are sorted out
+        if row.lane not in self._waiting:
+            return
+        if self._refused:
+            self._held_back = True
+        else:
+            self._send_next(row.lane)
+
+    def _send_next(self, lane: bytes | int) -> None:
+        waiting = self._waiting[lane]
         following = waiting.popleft()
         if not waiting:
-            del self._waiting[row.lane]
+            del self._waiting[lane]
         self._send(following)
 
     def _refuse(self, row: Row, error: KafkaError, *, alone: bool) -> None:
         if is_client_only(error):
             self._unsent.append(row)  # the client gave it back unjudged; `fatal` decides whether it can go on
         elif is_topic_wide(error):
-            self.sick = error.str()
-            self._resend_at = time.monotonic() + LOOKUP_EVERY_S
+            self.sick, self.well = error.str(), False
+            self._resend_at = time.monotonic() + RESEND_S
             self._unsent.append(row)
         elif alone:
             self._reject(row, "refused", error.str())
@@ -277,9 +273,11 @@ class Publisher:
 
     def _reject(self, row: Row, reason: str, error: str) -> None:
         self._in_flight.pop(row.lane, None)
+        if row is self._alone:
+            self._alone = None
+        self._rejected_lanes.add(row.lane)
         self.rejected.append((row, reason, error))
-        for follower in self._waiting.pop(row.lane, ()):
-            self.rejected.append((follower, "behind", "an earlier event of this key is rejected"))
+        self.rejected.extend((follower, *BEHIND) for follower in self._waiting.pop(row.lane, ()))
         log.warning(
             "relay.rejected",
             topic=row.topic,
@@ -293,26 +291,22 @@ class Publisher:
 
     def _try_refused_alone(self) -> None:
         """One refused row at a time, with nothing else of the topic in flight: then the report is about it."""
-        if self._alone is not None or len(self._in_flight) > len(self._refused):
+        if self._alone is not None:
             return
         if self._refused:
-            self._alone = self._refused.popleft()
-            self._send(self._alone)
-        elif self._waiting and not self._in_flight:
-            self._resume_waiting()
-
-    def _resume_waiting(self) -> None:
-        """After the refused rows: the keys that were held back go on."""
-        for lane in list(self._waiting):
-            rows = self._waiting[lane]
-            head = rows.popleft()
-            if not rows:
-                del self._waiting[lane]
-            self._send(head)
+            if len(self._in_flight) == len(self._refused):
+                self._alone = self._refused.popleft()
+                self._send(self._alone)
+        elif self._held_back:
+            self._held_back = False
+            for lane in self._waiting.keys() - self._in_flight.keys():
+                self._send_next(lane)
 
     def _judge_progress(self) -> None:
-        if self._producer is None or not self._in_flight or self.sick is not None:
-            return
         silent = time.monotonic() - self._last_progress
-        if silent > STALLED_S:
-            self.sick = f"no acknowledgement for {silent:.0f} s: the broker is away, or the topic has too few in-sync replicas"
+        if self._producer is None or not self._in_flight or silent < STALLED_S:
+            return
+        state = self._watch.look()
+        said = None if state is None else state.problem or state.shortage
+        if said is not None or self.sick is None:
+            self.sick, self.well = said or f"no acknowledgement for {silent:.0f} s", False

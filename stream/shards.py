@@ -21,6 +21,7 @@ from stream.schemas import from_json
 
 APPLICATION_NAME = "stream-relay"
 REFRESH_S = 1.0
+LEAVE_S = 2.0
 
 # Each of the three alone leaves a state in which a frozen relay keeps its shards for ever: idle, frozen inside a
 # transaction, and frozen while the server sends it rows.
@@ -47,6 +48,7 @@ class ShardSession:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.owned: set[int] = set()
+        self._leaving: dict[int, float] = {}  # shard -> when it is given up, whatever is still in memory
         self._last_refresh = float("-inf")
 
     @classmethod
@@ -65,41 +67,57 @@ class ShardSession:
             raise
         return cls(connection)
 
-    def refresh(self, busy: Callable[[int], bool]) -> bool:
+    def refresh(self, busy: Callable[[], set[int]], drop: Callable[[set[int]], None]) -> bool:
         """Once a second: count the relays, give shards up or take more; true if the owned shards changed.
 
-        A shard is given up only once nothing of it is in memory (`busy`), so that handing over doubles nothing.
+        A shard that leaves is read no more, and given up once nothing of it is in memory (`busy`), so that
+        handing over doubles nothing; or after a while, its rows dropped: a sick topic may hold them for ever.
         """
         now = time.monotonic()
+        if self._leaving:
+            self._let_go(now, busy(), drop)
         if now - self._last_refresh < REFRESH_S:
             return False
         self._last_refresh = now
-        [(members,)] = self.connection.execute(
-            query("count_relays"), {"member_class": LOCK_MEMBER}
-        ).fetchall()
-        fair = -(-SHARDS // max(members, 1))
+        fair = -(-SHARDS // self.members())
         before = set(self.owned)
         if len(self.owned) > fair:
-            self._give_up(len(self.owned) - fair, busy)
+            leaving = random.sample(sorted(self.owned), len(self.owned) - fair)
+            self._leaving.update(dict.fromkeys(leaving, now + LEAVE_S))
+            self.owned.difference_update(leaving)
         elif len(self.owned) < fair:
             self._take(fair - len(self.owned))
         return self.owned != before
 
+    def members(self) -> int:
+        """How many relays there are, this one included."""
+        cursor = self.connection.execute(query("count_relays"), {"member_class": LOCK_MEMBER})
+        [(members,)] = cursor.fetchall()
+        return max(int(members), 1)
+
     def _take(self, count: int) -> None:
-        free = [shard for shard in range(SHARDS) if shard not in self.owned]
+        staying = list(self._leaving)[:count]
+        for shard in staying:
+            del self._leaving[shard]
+        self.owned.update(staying)
+        free = [shard for shard in range(SHARDS) if shard not in self.owned and shard not in self._leaving]
         random.shuffle(free)
         taken = self.connection.execute(
             "select s from unnest(%s::int[]) s where pg_try_advisory_lock(%s, s) limit %s",
-            [free, LOCK_SHARD, count],
+            [free, LOCK_SHARD, count - len(staying)],
         )
         self.owned.update(shard for (shard,) in taken)
 
-    def _give_up(self, count: int, busy: Callable[[int], bool]) -> None:
-        idle = [shard for shard in sorted(self.owned) if not busy(shard)][:count]
+    def _let_go(self, now: float, busy: set[int], drop: Callable[[set[int]], None]) -> None:
+        gone = {shard for shard, at_last in self._leaving.items() if shard not in busy or now > at_last}
+        if not gone:
+            return
+        drop(gone)
         self.connection.execute(
-            "select pg_advisory_unlock(%s, s) from unnest(%s::int[]) s", [LOCK_SHARD, idle]
+            "select pg_advisory_unlock(%s, s) from unnest(%s::int[]) s", [LOCK_SHARD, list(gone)]
         )
-        self.owned.difference_update(idle)
+        for shard in gone:
+            del self._leaving[shard]
 
     def close(self) -> None:
         self.connection.close()

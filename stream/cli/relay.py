@@ -43,11 +43,10 @@ def relay(config: Config, once: bool) -> None:
 
 def run_out(relay: Relay) -> None:
     """Until nothing is publishable or due. Raises PartlyDone naming sick topics and rejected rows."""
-    published, rejected, sick = relay.run_until_empty()
-    say(f"{published} published")
-    problems = [f"topic {topic}: {reason}" for topic, reason in sick.items()]
-    if rejected:
-        problems.append(f"{rejected} rows rejected")
+    done = relay.run_until_empty()
+    say(f"{done.published} published")
+    problems = [f"topic {topic}: {reason}" for topic, reason in done.sick.items()]
+    problems += [f"topic {topic}: {rows} rows rejected" for topic, rows in done.rejected.items()]
     if problems:
         raise PartlyDone("; ".join(problems), hint="stream outbox status   (and stream outbox rejected)")
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
     ResourceType,
+    TopicDescription,
 )
 
 from stream.config import Config
@@ -23,6 +24,8 @@ from stream.kafka.settings import client_settings
 from stream.topics import Topic
 
 REACH_TIMEOUT_S = 8.0
+LOOKUP_EVERY_S = 1.0
+DEFAULT_MAX_MESSAGE_BYTES = 1048588  # the broker's
 
 
 def admin(config: Config) -> AdminClient:
@@ -123,22 +126,44 @@ def topic_config(topic: Topic) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class TopicState:
-    """What the relay asks of a topic before it produces: its size limit, or why it cannot be used."""
+    """What the relay asks of a topic: its size limit, why it cannot be used, why nothing can be written now."""
 
     max_message_bytes: int
     problem: str | None = None
+    shortage: str | None = None
 
 
-class TopicLookup:
-    """An answer under way about one topic: whether it exists and its `max.message.bytes`. Never blocks."""
+class TopicWatch:
+    """Asks the broker about one topic, at most once a second. Never blocks."""
+
+    def __init__(self, config: Config, topic: str) -> None:
+        self._config, self._topic = config, topic
+        self._lookup: _TopicLookup | None = None
+        self._next = 0.0
+
+    def look(self) -> TopicState | None:
+        """A new answer; None while there is none."""
+        now = time.monotonic()
+        if self._lookup is None:
+            if now < self._next:
+                return None
+            self._lookup = _TopicLookup(self._config, self._topic)
+        state = self._lookup.result()
+        if state is not None:
+            self._lookup, self._next = None, now + LOOKUP_EVERY_S
+        return state
+
+
+class _TopicLookup:
+    """An answer under way."""
 
     def __init__(self, config: Config, topic: str) -> None:
         client = admin(config)
         name = config.prefix + topic
         self._client = client  # the futures need it alive
-        self._described: Future[object] = client.describe_topics(TopicCollection([name]), request_timeout=5)[
-            name
-        ]
+        self._described: Future[TopicDescription] = client.describe_topics(
+            TopicCollection([name]), request_timeout=5
+        )[name]
         resource = ConfigResource(ResourceType.TOPIC, name)
         self._configs: Future[Mapping[str, ConfigEntry]] = client.describe_configs(
             [resource], request_timeout=5
@@ -149,13 +174,32 @@ class TopicLookup:
         if not (self._described.done() and self._configs.done()):
             return None
         try:
-            self._described.result()
-            value = self._configs.result()["max.message.bytes"].value
+            description = self._described.result()
         except KafkaException as error:
             reason = error.args[0]
             missing = reason.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
             return TopicState(0, "the topic does not exist" if missing else reason.str())
-        return TopicState(int(value or 1048588))
+        try:
+            configs = self._configs.result()
+        except KafkaException:
+            return TopicState(DEFAULT_MAX_MESSAGE_BYTES)  # who may not read settings may still write records
+        limit = int(configs["max.message.bytes"].value or DEFAULT_MAX_MESSAGE_BYTES)
+        return TopicState(
+            limit, shortage=_shortage(description, int(configs["min.insync.replicas"].value or 1))
+        )
+
+
+def _shortage(topic: TopicDescription, min_insync: int) -> str | None:
+    for partition in topic.partitions:
+        if partition.leader is None or partition.leader.id < 0:
+            return f"partition {partition.id} has no leader"
+        needed = min(min_insync, len(partition.replicas))
+        if len(partition.isr) < needed:
+            return (
+                f"partition {partition.id} has too few in-sync replicas:"
+                f" {len(partition.isr)} of the {needed} that min.insync.replicas asks for"
+            )
+    return None
 
 
 def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:

@@ -36,6 +36,8 @@ _CLIENT_ONLY = frozenset(
     }
 )
 
+MOST_THE_BROKER_READS = 100_000_000  # its socket.request.max.bytes is a little more
+
 __all__ = ["KafkaError", "KafkaException", "Message", "TopicProducer", "is_client_only", "is_topic_wide"]
 
 
@@ -65,7 +67,8 @@ class TopicProducer:
             "partitioner": "murmur2_random",
             "compression.type": "lz4",
             "linger.ms": 0,
-            "message.max.bytes": max(max_message_bytes, 1000),
+            # The broker judges a record's size: its limit is for what is left after compression, and can be raised.
+            "message.max.bytes": MOST_THE_BROKER_READS,
             # The broker's limit holds for the batch: a larger batch is refused whole.
             "batch.size": max(min(262144, max_message_bytes), 1),
             "queue.buffering.max.messages": 20000,

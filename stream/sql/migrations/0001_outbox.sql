@@ -8,9 +8,13 @@ create table stream.event_type (
 
 -- The number of a key's append lock; its highest byte decides the shard, so that a lock held names its shard.
 create function stream.lock_number(key bytea) returns int
+    immutable parallel safe language sql  -- one expression, so that it is inlined
+    return ('x' || encode(substr(sha256(coalesce(key, ''::bytea)), 1, 4), 'hex'))::bit(32)::int;
+
+-- Whether every client can hold the time: PostgreSQL's own go on to infinity.
+create function stream.is_datable("time" timestamptz) returns boolean
     immutable parallel safe language sql
-    return (select get_byte(d, 0) << 24 | get_byte(d, 1) << 16 | get_byte(d, 2) << 8 | get_byte(d, 3)
-            from sha256(coalesce(key, ''::bytea)) d);
+    return "time" >= '0001-01-02 00:00:00+00' and "time" < '9999-12-31 00:00:00+00';
 
 create table stream.outbox (
     id            bigint generated always as identity (cache 1),
@@ -19,7 +23,7 @@ create table stream.outbox (
     key           bytea,
     event_id      uuid not null,
     type          text not null,
-    "time"        timestamptz not null,
+    "time"        timestamptz not null check (stream.is_datable("time")),
     payload       bytea,   -- wire bytes; null with data null is a tombstone
     data          jsonb,   -- instead of payload, from plain SQL: the relay encodes it
     header_names  text[],  -- the event's own headers; a list that holds ce_id is published just as it is
@@ -42,6 +46,8 @@ create table stream.outbox_rejected (
     rejected_at timestamptz not null default clock_timestamp(),
     primary key (topic, shard, id)
 );
+-- Asked once for every row read while anything is rejected: one key may have many thousand rows here.
+create index outbox_rejected_key on stream.outbox_rejected using hash (key);
 
 create table stream.scheduled (
     id            bigint generated always as identity (cache 1) primary key,
@@ -54,7 +60,7 @@ create table stream.scheduled (
     key           bytea,
     event_id      uuid not null,
     type          text not null,
-    "time"        timestamptz not null,
+    "time"        timestamptz not null check (stream.is_datable("time")),
     payload       bytea,
     data          jsonb,
     header_names  text[],
@@ -130,7 +136,8 @@ end $$;
 -- Beneath every door: takes what is encoded already, locks, and inserts. One element an event in each array;
 -- `header_names` and `header_values` hold an array literal each, or null.
 -- Invariant: the key's lock first, the id then. A second transaction of the key waits for the first one's end,
--- so id order is commit order per key.
+-- so id order is commit order per key. And a row is never due before it was written, under that lock: due times
+-- have a floor too (promotion.py).
 create function stream.append_encoded(
     topics text[], keys bytea[], event_ids uuid[], types text[], times timestamptz[],
     payloads bytea[], datas jsonb[], header_names text[], header_values text[],
@@ -159,7 +166,7 @@ begin
     order by e.n;
 
     insert into stream.scheduled (due_at, topic, key, event_id, type, "time", payload, data, header_names, header_values)
-    select clock_timestamp() + e.delay, e.topic, e.key, e.event_id, e.type, coalesce(e."time", clock_timestamp()),
+    select clock_timestamp() + greatest(e.delay, interval '0'), e.topic, e.key, e.event_id, e.type, coalesce(e."time", clock_timestamp()),
            e.payload, e.data, e.names::text[], e.vals::bytea[]
     from unnest(topics, keys, event_ids, types, times, payloads, datas, header_names, header_values, delays, debounces)
          with ordinality e(topic, key, event_id, type, "time", payload, data, names, vals, delay, debounce, n)
@@ -170,7 +177,7 @@ begin
     -- wait since the first. Whoever promotes it takes the same lock, so it never sees a half replaced row.
     insert into stream.scheduled as s (due_at, debounce_key, first_at, max_wait_at,
                                        topic, key, event_id, type, "time", payload, data, header_names, header_values)
-    select least(now_ + e.delay, now_ + e.max_wait), e.debounce, now_, now_ + e.max_wait,
+    select now_ + greatest(least(e.delay, e.max_wait), interval '0'), e.debounce, now_, now_ + e.max_wait,
            e.topic, e.key, e.event_id, e.type, coalesce(e."time", now_), e.payload, e.data,
            e.names::text[], e.vals::bytea[]
     from (select distinct on (u.topic, u.key, u.debounce) u.*
@@ -214,7 +221,8 @@ begin
             raise exception 'stream.append: unknown argument "%"; known are %', bad, array_to_string(names, ', ')
                 using errcode = 'invalid_parameter_value';
         end if;
-        event := jsonb_strip_nulls(event - 'data') || jsonb_build_object('data', event -> 'data');
+        event := (select coalesce(jsonb_object_agg(f.key, f.value), '{}') from jsonb_each(event) f
+                  where f.value <> 'null' or f.key = 'data');
         select * into known from stream.event_type t where t.type = event ->> 'type';
         if not found then
             raise exception 'stream.append: unknown event type "%"', coalesce(event ->> 'type', '(none)')
@@ -229,7 +237,7 @@ begin
                      else coalesce(jsonb_typeof(event -> 'key'), 'nothing') end
                 using errcode = 'invalid_parameter_value';
         end if;
-        perform stream.check_data(known, event -> 'data');
+        perform stream.check_data(known, event -> 'data', coalesce(octet_length((event -> 'headers')::text), 0));
         perform stream.check_options(known.type, event);
 
         topics := topics || known.topic;
@@ -265,7 +273,7 @@ create function stream.append(
         'type', $1, 'key', $2, 'data', $3, 'id', $4, 'time', $5, 'headers', $6, 'delay', $7, 'debounce', $8, 'max_wait', $9))));
 
 
-create function stream.check_data(known stream.event_type, data jsonb) returns void
+create function stream.check_data(known stream.event_type, data jsonb, beside int) returns void
     language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 declare
     most constant int := 900000;
@@ -285,8 +293,9 @@ begin
                 using errcode = 'invalid_parameter_value';
         end if;
     end loop;
-    if octet_length(data::text) > most then
-        raise exception 'stream.append: %.data: expected at most % bytes, got %', known.type, most, octet_length(data::text)
+    if octet_length(data::text) + beside > most then
+        raise exception 'stream.append: %.data: expected at most % bytes with its headers, got %',
+            known.type, most, octet_length(data::text) + beside
             using errcode = 'invalid_parameter_value';
     end if;
 end $$;
@@ -310,6 +319,14 @@ begin
                 type, bad using errcode = 'invalid_parameter_value';
         end if;
     end if;
+    if event ? 'time' and not stream.is_datable((event ->> 'time')::timestamptz) then
+        raise exception 'stream.append: %.time: expected a time in the years 1 to 9999, got %', type, event ->> 'time'
+            using errcode = 'invalid_parameter_value';
+    end if;
+    if event ? 'delay' and (event ->> 'delay')::interval > interval '100 years' then
+        raise exception 'stream.append: %.delay: expected at most 100 years, got %', type, event ->> 'delay'
+            using errcode = 'invalid_parameter_value';
+    end if;
     if event ? 'delay' and (event ->> 'delay')::interval < interval '0' then
         raise exception 'stream.append: %.delay: expected no time in the past, got %', type, event ->> 'delay'
             using errcode = 'invalid_parameter_value';
@@ -318,50 +335,58 @@ begin
         raise exception 'stream.append: %.debounce: expected text of 1 to 256 bytes beside a delay', type
             using errcode = 'invalid_parameter_value';
     end if;
-    if event ? 'max_wait' and not event ? 'debounce' then
-        raise exception 'stream.append: %.max_wait: expected beside debounce', type using errcode = 'invalid_parameter_value';
+    if event ? 'max_wait' and (not event ? 'debounce' or (event ->> 'max_wait')::interval < interval '0') then
+        raise exception 'stream.append: %.max_wait: expected no negative time, beside debounce', type
+            using errcode = 'invalid_parameter_value';
     end if;
 end $$;
 
 
 -- Due rows of the owned shards into the outbox, in (due_at, id) order, those whose key's append lock is free.
--- `avoid` are locks met held a moment ago: a busy key with many due rows must not fill every batch.
-create function stream.promote(owned smallint[], avoid int[], batch int, out moved int, out blocked int[])
+-- `avoid` are locks met held a moment ago: a busy key with many due rows must not fill every batch. `floor`, in
+-- microseconds since 1970: no row is due before it (see promotion.py). now() and not clock_timestamp(), which no
+-- index can be asked for. The caller's transaction is this one statement.
+create function stream.promote(owned smallint[], avoid int[], floor bigint, batch int,
+                               out moved int, out free int[], out taken int[])
     language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     append_class constant int := x'53540001'::int;
     wanted int[];
-    locked int[];
 begin
     wanted := array(
         select distinct stream.lock_number(d.key)
         from (select s.key from stream.scheduled s
-              where s.due_at <= clock_timestamp() and s.shard = any (owned) and stream.lock_number(s.key) <> all (avoid)
+              where s.due_at <= now() and s.due_at >= to_timestamp(floor / 1000000.0) and s.shard = any (owned)
+                and (avoid = '{}' or stream.lock_number(s.key) <> all (avoid))
               order by s.due_at, s.id limit batch) d
         order by 1);
-    locked := array(select n from unnest(wanted) n where pg_try_advisory_xact_lock(append_class, n));
-    blocked := array(select unnest(wanted) except select unnest(locked));
-    moved := stream.move_due(owned, locked, batch);
+    free := array(select n from unnest(wanted) n where pg_try_advisory_xact_lock(append_class, n));
+    taken := array(select unnest(wanted) except select unnest(free));
+    moved := stream.move_due(owned, free, floor, batch);
 end $$;
 
 -- The same for one key that has been overdue for long: its lock is waited for, alone, far below deadlock_timeout.
-create function stream.promote_waiting(owned smallint[], number int, batch int) returns int
+create function stream.promote_waiting(owned smallint[], number int, floor bigint, batch int) returns int
     language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
     perform set_config('lock_timeout', '100ms', true);
     perform pg_advisory_xact_lock(x'53540001'::int, number);
-    return stream.move_due(owned, array[number], batch);
+    return stream.move_due(owned, array[number], floor, batch);
 end $$;
 
 -- The caller holds the locks. A statement of its own, so that it sees what their last holders committed.
-create function stream.move_due(owned smallint[], locked int[], batch int) returns int
+create function stream.move_due(owned smallint[], locked int[], floor bigint, batch int) returns int
     language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     moved int;
 begin
+    if locked = '{}' then
+        return 0;
+    end if;
     with due as (
         select s.id from stream.scheduled s
-        where s.due_at <= clock_timestamp() and s.shard = any (owned) and stream.lock_number(s.key) = any (locked)
+        where s.due_at <= now() and s.due_at >= to_timestamp(floor / 1000000.0)
+          and s.shard = any (owned) and stream.lock_number(s.key) = any (locked)
         order by s.due_at, s.id limit batch
     ), taken as (
         delete from stream.scheduled s using due where s.id = due.id returning s.*

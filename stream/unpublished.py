@@ -1,0 +1,183 @@
+"""Unpublished: the rows of the outbox as one relay sees them; which to read next, and where to begin.
+
+Every read sees, in one snapshot, all unpublished rows of a (topic, shard) from its first on. There is no cursor
+over ids, since a lower id may commit later; what may be skipped is worked out in floors.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+
+from stream.database import LOCK_APPEND, query
+from stream.failpoints import failpoint
+from stream.floors import Floors, Place
+from stream.publisher import Publisher
+from stream.rows import Row
+from stream.shards import ShardSession
+
+ROWS_A_SHARD = 64  # read at once of one topic; doubled while a shard comes back full
+MOST_ROWS_A_SHARD = 2048
+MOST_ROWS_A_READ = 6000
+MOST_BYTES_A_READ = 16 * 1024 * 1024
+LOOK_AT_LOCKS_EVERY_S = 0.1
+DISCOVER_TOPICS_EVERY_S = 1.0
+
+Pair = tuple[str, int]  # topic and shard
+Queued = dict[Pair, set[bytes]]
+
+
+class Unpublished:
+    """What a relay believes about the table. Forgotten with the session that owns the shards."""
+
+    def __init__(self) -> None:
+        self._ids = Floors()
+        self._places: dict[Pair, Place] = {}
+        self._limits: dict[Pair, int] = {}
+        self._quiet_at: int | None = None
+        self._next_look = 0.0
+        self._next_discovery = 0.0
+
+    def shards_changed(self) -> None:
+        self._quiet_at = None
+
+    def is_quiet(self, last_id: int) -> bool:
+        """Whether everything up to this id was seen to be gone, and so there is nothing to read."""
+        return self._quiet_at == last_id
+
+    def read(
+        self, session: ShardSession, last_id: int, publishers: Mapping[str, Publisher]
+    ) -> tuple[dict[str, list[Row]], set[str]]:
+        """Rows by topic, in id order, for the topics that want some; and topics with rows that were not asked for.
+
+        `last_id` was read from the sequence before this call.
+        """
+        self._look_at_locks(session, last_id)
+        settled = list(self._ids.settled)
+        wanting = {topic: publisher for topic, publisher in publishers.items() if publisher.wants_rows()}
+        queued = {
+            (topic, shard): keys
+            for topic, publisher in wanting.items()
+            for shard, keys in publisher.queued().items()
+        }
+        known = [id for publisher in wanting.values() for id in publisher.known]
+        limits = self._chosen_limits(session, wanting, queued)
+        rows, complete = self._fetch(session, limits, known, queued)
+        failpoint("relay.read")
+        by_topic: dict[str, list[Row]] = {}
+        for row in rows:
+            by_topic.setdefault(row.topic, []).append(row)
+        self._learn(limits, rows, complete, settled, wanting, queued)
+        found_none = not rows and not known and len(wanting) == len(publishers)
+        new = self._discover(session, publishers.keys(), now_please=found_none)
+        if found_none and not new and self._ids.settled_in(session.owned) >= last_id:
+            self._quiet_at = last_id
+        return by_topic, new
+
+    def _chosen_limits(
+        self, session: ShardSession, wanting: Mapping[str, Publisher], queued: Queued
+    ) -> dict[Pair, int]:
+        """How many rows to read of each (topic, shard)."""
+        limits = {}
+        for pair in [(topic, shard) for topic in wanting for shard in session.owned]:
+            refill = self._place(pair).refills(queued.get(pair, set()))
+            limits[pair] = MOST_ROWS_A_SHARD if refill else self._limits.get(pair, ROWS_A_SHARD)
+        too_many = max(sum(limits.values()) / MOST_ROWS_A_READ, 1.0)
+        return {pair: max(int(limit / too_many), 1) for pair, limit in limits.items()}
+
+    def _fetch(
+        self, session: ShardSession, limits: dict[Pair, int], known: list[int], queued: Queued
+    ) -> tuple[list[Row], bool]:
+        """The rows, and whether none was left out for its size."""
+        if not limits:
+            return [], False
+        cursor = session.connection.execute(
+            query("read_outbox"),
+            {
+                "topics": [topic for topic, _ in limits],
+                "shards": [shard for _, shard in limits],
+                "floors": [self._place(pair).begin(queued.get(pair, set())) for pair in limits],
+                "limits": list(limits.values()),
+                "known": known,
+                "left_out": [_array_literal(queued.get(pair, ())) for pair in limits],
+                "bytes": MOST_BYTES_A_READ,
+            },
+            # `<> all($1)` is hashed for a constant only: a prepared plan is ten times slower with ids in memory.
+            prepare=False if known or queued else None,
+            binary=True,
+        )
+        fetched = cursor.fetchall()
+        rows = [Row(*columns[:-1]) for columns in fetched]
+        rows.sort(key=attrgetter("id"))
+        return rows, not fetched or fetched[0][-1] == len(fetched)
+
+    def _learn(
+        self,
+        limits: dict[Pair, int],
+        rows: list[Row],
+        complete: bool,
+        settled: list[int],
+        wanting: Mapping[str, Publisher],
+        queued: Queued,
+    ) -> None:
+        """Raise the floors, and choose the next limits. Rows in memory count as seen."""
+        lowest = {
+            (topic, shard): id
+            for topic, publisher in wanting.items()
+            for shard, id in publisher.lowest().items()
+        }
+        counts: dict[Pair, int] = {}
+        last: dict[Pair, int] = {}
+        for row in rows:
+            pair = (row.topic, row.shard)
+            counts[pair] = counts.get(pair, 0) + 1
+            last[pair] = row.id
+            lowest.setdefault(pair, row.id)
+            lowest[pair] = min(row.id, lowest[pair])
+        for pair, limit in limits.items():
+            left_out = queued.get(pair, set())
+            full = counts.get(pair, 0) >= limit
+            if complete:
+                self._place(pair).was_read(
+                    left_out,
+                    settled=settled[pair[1]],
+                    lowest=lowest.get(pair),
+                    last=last.get(pair),
+                    full=full,
+                )
+            else:
+                self._place(pair).was_cut_short(left_out)
+            wanted = self._limits.get(pair, ROWS_A_SHARD)
+            grown = min(wanted * 2, MOST_ROWS_A_SHARD)
+            self._limits[pair] = grown if full else max(wanted // 2, ROWS_A_SHARD)
+
+    def _place(self, pair: Pair) -> Place:
+        place = self._places.get(pair)
+        if place is None:
+            place = self._places[pair] = Place()
+        return place
+
+    def _look_at_locks(self, session: ShardSession, last_id: int) -> None:
+        """Who holds append locks, after `last_id` was read. Less often where a huge transaction makes it slow."""
+        begun = time.monotonic()
+        if begun < self._next_look:
+            return
+        cursor = session.connection.execute(query("append_lock_holders"), {"append_class": LOCK_APPEND})
+        self._ids.observe(last_id, cursor.fetchall())
+        now = time.monotonic()
+        self._next_look = now + max(LOOK_AT_LOCKS_EVERY_S, 10 * (now - begun))
+
+    def _discover(self, session: ShardSession, topics: Iterable[str], *, now_please: bool) -> set[str]:
+        """Topics with rows that nobody declared: retries, another project."""
+        now = time.monotonic()
+        if now < self._next_discovery and not now_please:
+            return set()
+        self._next_discovery = now + DISCOVER_TOPICS_EVERY_S
+        cursor = session.connection.execute(query("outbox_topics"), {"known": list(topics)})
+        return {topic for (topic,) in cursor}
+
+
+def _array_literal(keys: Iterable[bytes]) -> str:
+    """An array of arrays of different lengths is none in PostgreSQL."""
+    return "{" + ",".join(f'"\\\\x{key.hex()}"' for key in keys) + "}"
