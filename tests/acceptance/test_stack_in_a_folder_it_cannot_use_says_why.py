@@ -76,3 +76,10 @@ def test_stack_of_another_user_says_so(shop: Checkout) -> None:
     finally:
         shop.data.rmdir()
     assert error == f"Error: {shop.data} belongs to another user; run this as that user"
+
+
+def test_stack_of_a_project_that_is_not_there_says_so(shop: Checkout) -> None:
+    command = shop.run("up", "--project", "shp")
+    assert command.wait() == 2
+    assert command.stderr.splitlines() == ["Error: there is no folder shp", "-> stream init shp"]
+    assert list(shop.folder.iterdir()) == []
