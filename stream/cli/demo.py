@@ -49,7 +49,9 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
         for wrong in check.wrong:
             click.echo(f"       {'':<9} {wrong}")
     if statement.order_id is not None:
-        click.echo(f"\nThe order whose worker was killed:\n\n{statement.story.rstrip()}")
+        click.echo(
+            f"\nThe order whose worker was killed: stream order show {statement.order_id}\n\n{statement.story.rstrip()}"
+        )
     ctx.exit(0 if statement.ok else 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from random import Random
 from typing import Literal
@@ -49,7 +49,7 @@ COUNTRIES = {"GBP": "United Kingdom", "EUR": "Germany", "JPY": "Japan", "KWD": "
 
 
 def orders(count: int, *, seed: int, first_id: int, at: datetime) -> Iterator[tuple[Order, Life]]:
-    """`count` orders from `first_id` on, a second apart from `at`, each with how far its life goes."""
+    """`count` orders from `first_id` on, all of the time `at`, each with how far its life goes."""
     random = Random(seed)
     for n in range(count):
         currency, _, rate = random.choices(CURRENCIES, [share for _, share, _ in CURRENCIES])[0]
@@ -61,8 +61,7 @@ def orders(count: int, *, seed: int, first_id: int, at: datetime) -> Iterator[tu
             for sku, text, price in goods
         )
         customer = str(random.randint(12000, 12400)) if random.random() < 0.95 else None
-        placed_at = at + timedelta(seconds=n)
-        order = Order(str(first_id + n), "placed", customer, COUNTRIES[currency], currency, placed_at, lines)
+        order = Order(str(first_id + n), "placed", customer, COUNTRIES[currency], currency, at, lines)
         yield order, _life(random)
 
 

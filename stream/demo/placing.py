@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -70,11 +71,17 @@ class Placing:
     def _live(self, shop: Shop) -> None:
         """One order after the other; each goes on with its life while later ones are placed."""
         later: deque[tuple[int, Callable[[], None]]] = deque()
-        seed = int(datetime.now(UTC).timestamp())
-        made_up = makebelieve.orders(self._count, seed=seed, first_id=FIRST_ID, at=datetime.now(UTC))
+        now = datetime.now(UTC)
+        made_up = makebelieve.orders(
+            self._count,
+            seed=int(now.timestamp()),
+            first_id=FIRST_ID,
+            at=now,
+        )
         for n, (order, life) in enumerate(made_up):
             if self._stopping.wait(1 / ORDERS_A_SECOND):
                 return
+            order = replace(order, at=datetime.now(UTC))
             shop.place([order])
             for i, step in enumerate(steps(shop, order, life), 1):
                 later.append((n + i * STEP_LATER, step))

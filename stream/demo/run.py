@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stream import app, database, stack
 from stream.config import Config
-from stream.demo import checks, retail
+from stream.demo import checks, retail, shop
 from stream.demo.checks import Check
 from stream.demo.children import Children
 from stream.demo.orders import Order
@@ -55,6 +55,8 @@ def run(folder: Path, *, count: int, csv: Path | None) -> Statement:
     display = Display()
     with servers(project, display.news) as given, own_names(given, GROUPS) as config:
         app.migrate(config, project)
+        with _connected(config) as connection:
+            shop.make_tables(connection)
         with MailProvider() as provider:
             environment = {
                 "KAFKA_BOOTSTRAP_SERVERS": config.bootstrap_servers,
@@ -130,7 +132,9 @@ class Demo:
             )
             in_flight = self._in_flight()
             self._children.start(VICTIM, "consume", "--group", VICTIM)
-            self._display.news(f"started it again; {len(in_flight)} mails were sent and not noted")
+            self._display.news(
+                f"started it again; mails that the provider has and it had not noted: {len(in_flight)}"
+            )
         self._wait(placing, finished)
         return in_flight
 
@@ -154,9 +158,7 @@ class Demo:
 
     def _in_flight(self) -> set[str]:
         """Mails the provider has and the killed worker had not noted, once its last session is gone."""
-        with database.connect(
-            self._config.database_url, application_name="stream-demo", autocommit=True
-        ) as connection:
+        with _connected(self._config) as connection:
             sessions = (
                 "select count(*) from pg_stat_activity"
                 " where datname = current_database() and application_name = %s"
@@ -170,9 +172,7 @@ class Demo:
         return {mail.message_id for mail in self._provider.mails} - noted
 
     def _statement(self, killer: Killer, in_flight: set[str]) -> Statement:
-        with database.connect(
-            self._config.database_url, application_name="stream-demo", autocommit=True
-        ) as connection:
+        with _connected(self._config) as connection:
             found = [
                 checks.orders(connection, self._watch.records),
                 checks.invoices(connection),
@@ -189,3 +189,7 @@ class Demo:
         if code != 0:
             found.append(Check("order show", f"stream order show {order_id}", [f"it ended with {code}"]))
         return Statement(found, order_id, story)
+
+
+def _connected(config: Config) -> database.Connection:
+    return database.connect(config.database_url, application_name="stream-demo", autocommit=True)

@@ -45,16 +45,21 @@ TYPES: Mapping[Kind, tuple[str, str]] = {
 }
 
 
+def make_tables(conn: Connection) -> None:
+    """Make the shop's tables where they are missing."""
+    with conn.transaction():
+        # `if not exists` collides with itself where two start at once.
+        conn.execute("select pg_advisory_xact_lock(hashtextextended('shop.sql', 0))")
+        conn.execute(files("stream").joinpath("demo", "shop.sql").read_text(encoding="utf-8"))
+
+
 class Shop:
     """One shop on one connection in autocommit: each call is a transaction. Not thread-safe."""
 
     def __init__(self, conn: Connection, outbox: Outbox) -> None:
         """Make the shop's tables where they are missing, and read which codes are services."""
         self.conn, self.outbox = conn, outbox
-        with conn.transaction():
-            # `if not exists` collides with itself where two start at once.
-            conn.execute("select pg_advisory_xact_lock(hashtextextended('shop.sql', 0))")
-            conn.execute(files("stream").joinpath("demo", "shop.sql").read_text(encoding="utf-8"))
+        make_tables(conn)
         self.services = {code for (code,) in conn.execute("select code from shop.service_code")}
 
     def place_all(self, orders: Sequence[Order]) -> Iterator[Counter[str]]:

@@ -55,11 +55,10 @@ class Display:
 
 def _table(seen: Seen) -> Table:
     table = Table()
-    for name in ("", "applied", "lag", "oldest"):
+    for name in ("", "so far", "lag", "oldest"):
         table.add_column(name, justify="right" if name else "left", min_width=10)
     table.add_row("orders placed", f"{seen.orders:,}", "", "")
-    table.add_row("events relayed", f"{seen.relayed:,}", f"{seen.waiting:,}", "")
-    table.add_section()
+    table.add_row("events relayed", f"{seen.relayed:,}", f"{seen.waiting:,}", f"{seen.oldest_s:.1f} s")
     for name, group in seen.groups.items():
-        table.add_row(name, f"{group.applied:,}", f"{group.lag:,}", f"{group.oldest_s:.1f} s")
+        table.add_row(f"applied by {name}", f"{group.applied:,}", f"{group.lag:,}", f"{group.oldest_s:.1f} s")
     return table

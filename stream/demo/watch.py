@@ -17,6 +17,12 @@ from stream.kafka.reader import Reader, committed
 
 PERIOD_S = 0.5
 
+LOOK = """
+select count(*), coalesce(extract(epoch from clock_timestamp() - min(created_at)), 0)::float,
+       (select count(*) from stream.scheduled), (select count(*) from shop.customer_order)
+  from stream.outbox
+"""
+
 
 @dataclass(frozen=True)
 class GroupSeen:
@@ -29,11 +35,12 @@ class GroupSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look. `waiting`: rows in the outbox; `later`: rows that wait for their time."""
+    """One look. `waiting`: rows in the outbox, and the age of the oldest; `later`: rows that wait for their time."""
 
     orders: int = 0
     relayed: int = 0
     waiting: int = 0
+    oldest_s: float = 0.0
     later: int = 0
     groups: Mapping[str, GroupSeen] = field(default_factory=dict)
 
@@ -102,14 +109,12 @@ class Watch:
                         self._records[record.topic, record.partition].append(record)
                 ledger = "select consumer_group, count(*) from stream.ledger group by 1"
                 applied: dict[str, int] = dict(connection.execute(ledger).fetchall())
-                waiting, later, orders = connection.execute(
-                    "select (select count(*) from stream.outbox), (select count(*) from stream.scheduled),"
-                    " (select count(*) from shop.customer_order)"
-                ).fetchall()[0]
+                [(waiting, oldest_s, later, orders)] = connection.execute(LOOK)
                 seen = Seen(
                     orders=orders,
                     relayed=sum(map(len, self._records.values())),
                     waiting=waiting,
+                    oldest_s=oldest_s,
                     later=later,
                     groups={
                         group.name: self._group(
@@ -118,7 +123,7 @@ class Watch:
                         for group in self._groups
                     },
                 )
-                self.idle = self.idle + 1 if seen.idle and seen == self.seen else 0
+                self.idle = self.idle + 1 if seen.idle and seen.progress == self.seen.progress else 0
                 self.seen = seen
                 self.looks += 1
 

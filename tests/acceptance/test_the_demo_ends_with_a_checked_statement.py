@@ -28,7 +28,7 @@ def test_the_demo_ends_with_a_checked_statement(
     assert "26 articles" in statement or "25 articles" in statement
 
     assert re.search(r"killed the email worker \(SIGKILL, process \d+\)", demo.stderr)
-    assert re.search(r"\b1\d{5}\b", story)  # the order's number
+    assert re.match(r" stream order show 1\d{5}\n", story)
     assert "OrderPlaced" in story and "invoicing" in story and "email" in story
 
     # Nothing of it is left.
