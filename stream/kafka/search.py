@@ -99,8 +99,8 @@ def _read(
         for message in consumer.consume(AT_ONCE, WAIT_S):
             scan = left.get(message.topic() or "")
             if scan is None:
-                continue  # beyond the end
-            if message.error() is None and message.key() == key and _offset(message) < scan.end:
+                continue  # behind the end
+            if message.error() is None and message.key() == key:
                 records.append(_record(scan, message))
             if _passed(message, scan):
                 del left[prefix + scan.topic]
