@@ -19,9 +19,7 @@ from stream import ConsumerGroup, Context, Event, PermanentError, StopGroup
 # This shop writes to everyone since its first order. A mail group that joins a running shop wants
 # start="end", or its first start writes to every customer of the past.
 # batch=1, the default: a sent mail cannot be rolled back with a neighbour's failure.
-group = ConsumerGroup(
-    "email", topics=["orders", "invoices"], start="beginning", batch=1, on_reapply="skip"
-)
+group = ConsumerGroup("email", topics=["orders", "invoices"], start="beginning", batch=1, on_reapply="skip")
 
 SENDER = Address("The Shop", "orders", "shop.example")
 SMTP_TIMEOUT_S = 20.0
@@ -147,7 +145,10 @@ def _connection() -> smtplib.SMTP:
 def _connect(url: str) -> smtplib.SMTP:
     parts = urlsplit(url)
     if parts.scheme != "smtp" or not parts.hostname:
-        raise StopGroup("STREAM_SMTP_URL must say where mail goes: smtp://[user:password@]host:port")
+        raise StopGroup(
+            "STREAM_SMTP_URL must say where mail goes: smtp://[user:password@]host:port",
+            hint="stream demo mail   (a provider on this machine, to try it)",
+        )
     smtp = smtplib.SMTP(parts.hostname, parts.port or 25, timeout=SMTP_TIMEOUT_S)
     try:
         smtp.ehlo()
