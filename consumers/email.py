@@ -138,8 +138,8 @@ def _connection() -> smtplib.SMTP:
             pass  # the provider hung up on an idle connection
         smtp.close()
     _open.smtp = None
-    _open.smtp = _connect(os.environ.get("STREAM_SMTP_URL", ""))
-    return _open.smtp
+    _open.smtp = smtp = _connect(os.environ.get("STREAM_SMTP_URL", ""))
+    return smtp
 
 
 def _connect(url: str) -> smtplib.SMTP:

@@ -3,7 +3,9 @@
 Numbers run 1, 2, 3 ... without a gap per kind: the counter's row is locked until the batch commits.
 """
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from consumers._documents import PrintedLine, render
 from consumers._money import line_total
@@ -49,6 +51,8 @@ def issue_credit_note(event: Event, ctx: Context) -> None:
 
 
 def issue(kind: str, event: Event, ctx: Context) -> None:
+    if event.key is None:
+        raise PermanentError("an event without a key is of no order")
     order, currency = event.data, event.data["currency"]
     lines = charged(order["lines"], currency)
     if not lines:
@@ -68,12 +72,12 @@ def issue(kind: str, event: Event, ctx: Context) -> None:
         "currency": currency,
         "issued_at": event.time,
     }
-    pdf = render(kind, row[0], str(event.key), order["customer_id"], event.time, currency, lines)
+    pdf = render(kind, row[0], event.key, order["customer_id"], event.time, currency, lines)
     ctx.db.execute(STORE, {**document, "document": pdf})
     ctx.emit("InvoiceIssued", key=event.key, data={**document, "customer_id": order["customer_id"]})
 
 
-def charged(lines: list[dict], currency: str) -> list[PrintedLine]:
+def charged(lines: Sequence[Mapping[str, Any]], currency: str) -> list[PrintedLine]:
     """The lines that cost something; gifts (price 0 or less) are neither charged nor printed."""
     return [
         PrintedLine(

@@ -1,4 +1,7 @@
-"""The demo's child processes: relay and groups, each a `stream` command as a user would start it."""
+"""The demo's child processes: relay and groups, each a `stream` command as a user would start it.
+
+Each ends when the demo does, however that happens (see stream/tied.py).
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-# The same interpreter's `stream`, wherever it is installed.
-STREAM = [sys.executable, "-c", "from stream.cli import main; main()"]
 STOP_TIMEOUT_S = 30.0
 
 
 class Children:
-    """Starts, kills and stops commands. Each writes its log to a file of its own; none outlives the block."""
+    """Starts, kills and stops commands. Each writes its log to a file of its own."""
 
     def __init__(self, project: Path, logs: Path, environment: Mapping[str, str]) -> None:
         """`environment` is added to this process's own."""
@@ -29,12 +30,13 @@ class Children:
         logs.mkdir(parents=True)
 
     def start(self, name: str, *arguments: str) -> None:
+        self._close(name)
         with self.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [*STREAM, "--log-format", "json", *arguments],
+                [sys.executable, "-m", "stream.tied", "--log-format", "json", *arguments],
                 cwd=self._project,
                 env=self._environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the demo, which stops them one by one
@@ -54,7 +56,7 @@ class Children:
     def output(self, *arguments: str) -> tuple[int, str]:
         """Run a command to its end; returns exit code and what it printed."""
         done = subprocess.run(
-            [*STREAM, *arguments],
+            [sys.executable, "-c", "from stream.cli import main; main()", *arguments],
             cwd=self._project,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -80,9 +82,17 @@ class Children:
         """Stop all: SIGTERM to everybody at once, SIGKILL for who does not end."""
         for process in self._running.values():
             process.terminate()
-        for process in self._running.values():
+        for name, process in self._running.items():
             try:
                 process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+            self._close(name)
+
+    def _close(self, name: str) -> None:
+        """What is left of one that has ended, or was killed."""
+        process = self._running.get(name)
+        if process is not None:
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
