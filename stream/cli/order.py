@@ -21,7 +21,7 @@ from stream.orders import Order, OrderEvent, Unpublished
 Line = tuple[str, str, str]
 
 
-@click.group()
+@click.group(epilog="Example:  stream order show 536365")
 def order() -> None:
     """What happened to an order."""
 

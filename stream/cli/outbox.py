@@ -22,7 +22,7 @@ from stream.views import RejectedRow
 topic_option = click.option("--topic", help="Only rows of this topic.")
 
 
-@click.group()
+@click.group(epilog="Example:  stream outbox status")
 def outbox() -> None:
     """Rows that wait for their topic, and rows that cannot be published."""
 

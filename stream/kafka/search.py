@@ -20,6 +20,18 @@ from stream.keys import partition_of
 AT_ONCE = 5000
 WAIT_S = 0.2
 
+# Errors of a moment: a topic just made has no leader yet, a broker restarts.
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
+
 Progress = Callable[[int, int], None]
 
 
@@ -77,11 +89,15 @@ def records_of_key(
 
 def _scan(config: Config, consumer: Consumer, topic: str, partition: int) -> Scan:
     asked = TopicPartition(config.prefix + topic, partition)
-    try:
-        low, high = consumer.get_watermark_offsets(asked, timeout=REACH_TIMEOUT_S, cached=False)
-    except KafkaException as error:
-        raise unreachable(config, error) from None
-    return Scan(topic, partition, low, low, high)
+    deadline = time.monotonic() + REACH_TIMEOUT_S
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(asked, timeout=REACH_TIMEOUT_S, cached=False)
+            return Scan(topic, partition, low, low, high)
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise unreachable(config, error) from None
+        time.sleep(0.05)
 
 
 def _read(
@@ -122,7 +138,7 @@ def _passed(message: Message, scan: Scan) -> bool:
         scan.reached = min(_offset(message) + 1, scan.end)
     elif error.code() == KafkaError._PARTITION_EOF:
         scan.reached = min(max(scan.reached, _offset(message)), scan.end)
-    elif not error.retriable():
+    elif error.code() not in _PASSING:
         raise StreamError(f"topic {scan.topic} cannot be read: {error.str()}")
     return scan.complete
 
