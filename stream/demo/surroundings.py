@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
 import psycopg
@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from stream import database, stack
 from stream.config import Config
-from stream.errors import UsageError
+from stream.errors import StreamError, UsageError
 from stream.kafka.reader import delete_everything
 from stream.project import Project
 
@@ -23,14 +23,17 @@ DATABASE = "stream_demo_"
 
 @contextmanager
 def servers(project: Project, say: Callable[[str], None]) -> Iterator[Config]:
-    """The servers that are given, or the project's own stack; one that runs already is left running."""
+    """The servers that are given, or the project's own stack; one that runs already is left running.
+
+    An interrupted start is stopped too.
+    """
     given = _given(project)
     if given is not None:
         yield given
         return
     data = project.root / stack.FOLDER
-    stack.up(data, progress=say)
     try:
+        stack.up(data, progress=say)
         yield Config.load(project.root)
     finally:
         stack.down(data, progress=say)
@@ -49,20 +52,32 @@ def _given(project: Project) -> Config | None:
 def own_names(config: Config, groups: Sequence[str]) -> Iterator[Config]:
     """A new database and a new prefix; both, and all under them, are gone afterwards."""
     name = f"{DATABASE}{int(time.time())}_{os.getpid()}"
-    with _server(config) as connection:
-        for (old,) in connection.execute("select datname from pg_database").fetchall():
-            if old.startswith(DATABASE):  # of a demo that was killed; one that runs is in use
-                with suppress(psycopg.Error):
-                    connection.execute(sql.SQL("drop database {}").format(sql.Identifier(old)))
-                    delete_everything(_own(config, old), groups)
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
     own = _own(config, name)
-    try:
-        yield own
-    finally:
-        delete_everything(own, groups)
-        with _server(config) as connection:
-            connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    with ExitStack() as held:
+        with _connected(config) as connection:
+            # One demo at a time comes or goes.
+            connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [DATABASE])
+            _remove_the_killed(connection, config, groups)
+            try:
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+            except psycopg.Error as error:
+                raise StreamError(f"the demo wants a database of its own and gets none: {error}") from None
+            held.enter_context(_connected(own))  # says that it is in use
+        try:
+            yield own
+        finally:
+            delete_everything(own, groups)
+            with _connected(config) as connection:
+                connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def _remove_the_killed(connection: database.Connection, config: Config, groups: Sequence[str]) -> None:
+    """What demos left that did not come to their end. One that runs is in use and stays."""
+    for (old,) in connection.execute("select datname from pg_database").fetchall():
+        if old.startswith(DATABASE):
+            with suppress(psycopg.Error):
+                connection.execute(sql.SQL("drop database {}").format(sql.Identifier(old)))
+                delete_everything(_own(config, old), groups)
 
 
 def _own(config: Config, name: str) -> Config:
@@ -70,5 +85,5 @@ def _own(config: Config, name: str) -> Config:
     return replace(config, database_url=url, prefix=f"{config.prefix}{name}.")
 
 
-def _server(config: Config) -> database.Connection:
+def _connected(config: Config) -> database.Connection:
     return database.connect(config.database_url, application_name="stream-demo", autocommit=True)
