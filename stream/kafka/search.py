@@ -77,6 +77,7 @@ def records_of_key(
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",  # retention may take the first records meanwhile
             "enable.partition.eof": True,
+            "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
         }
     )
     try:
