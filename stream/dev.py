@@ -98,7 +98,8 @@ class Supervisor:
 
     def _start(self, child: Child, now: float) -> None:
         child.process = subprocess.Popen(
-            [sys.executable, "-m", "stream.tied", "--log-format", "text", *child.arguments],
+            # -P: what lies in the project's folder hides no standard module.
+            [sys.executable, "-P", "-m", "stream.tied", "--log-format", "text", *child.arguments],
             cwd=self._cwd,
             env=self._environment,
             stdin=subprocess.PIPE,

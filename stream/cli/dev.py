@@ -26,6 +26,7 @@ from stream.stack import process
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 DEV = "dev"
+RAN_BEFORE = "Kafka and PostgreSQL ran before and go on   (stream stack down)"
 
 
 @click.command(epilog="Example:  stream dev --project myshop")
@@ -112,7 +113,7 @@ def servers(project: Project, stopper: Stopper, log: Log) -> Iterator[Config]:
     if config is not None:
         yield config
         if _is_of_the_stack(config, project):
-            say("Kafka and PostgreSQL ran before and go on   (stream stack down)")
+            say(RAN_BEFORE)
         return
     data = project.root / stack.FOLDER
     ours = all(server.state == "stopped" for server in stack.status(data))
@@ -126,6 +127,8 @@ def servers(project: Project, stopper: Stopper, log: Log) -> Iterator[Config]:
         if ours:
             stack.down(data, progress=say)
             say("Kafka and PostgreSQL have stopped; their data is kept")
+        else:
+            say(RAN_BEFORE)
 
 
 def _given(project: Project) -> Config | None:
