@@ -1,0 +1,186 @@
+"""A small project whose groups keep an effect log, for spawned commands; and load for it, past outbox and relay."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AlterConfigOpType, AdminClient, ConfigEntry, ConfigResource, ResourceType
+
+from stream.config import Config
+from stream.events import cloud_headers
+from stream.project import Project
+from tests.support.processes import Command, run
+from tests.support.small import make_project
+from tests.support.waiting import until
+
+# No unique key: what is applied twice is there twice.
+TABLE = """
+create table if not exists effect (
+    seq bigint generated always as identity, consumer text, key text, n bigint, event_id uuid, worker int
+);
+"""
+GROUP = """\
+import os
+import time
+
+from stream import ConsumerGroup
+
+group = ConsumerGroup("{name}", topics=["things"]{options})
+
+
+@group.on("Happened")
+def handle(event, ctx):
+    {before}
+    ctx.db.execute(
+        "insert into effect (consumer, key, n, event_id, worker) values (%s, %s, %s, %s, %s)",
+        ["{name}", event.key, event.data["n"], event.id, os.getpid()],
+    )
+    {after}
+"""
+
+
+def effect_project(root: Path, *groups: str, **options: Any) -> Project:
+    """The small project with a group of each name (`testers` where none is given), each with the log's table."""
+    project = make_project(root)
+    for name in groups or ("testers",):
+        write_group(project, name, **options)
+    return project
+
+
+def write_group(
+    project: Project, name: str = "testers", *, before: str = "pass", after: str = "pass", **options: Any
+) -> Path:
+    """A file of consumers/: a group whose handler writes the log, with a statement `before` and one `after` it."""
+    given = {"start": "beginning", **options}
+    text = "".join(f", {option}={value!r}" for option, value in given.items())
+    path = project.root / "consumers" / f"{name}.py"
+    path.write_text(GROUP.format(name=name, options=text, before=before, after=after))
+    path.with_suffix(".sql").write_text(TABLE)
+    return path
+
+
+def migrate(project: Project, env: Mapping[str, str]) -> None:
+    command = run("migrate", env=env, cwd=project.root)
+    assert command.wait() == 0, command.stderr
+
+
+def consume(project: Project, env: Mapping[str, str], *groups: str, failpoints: str = "", at_end: bool = False) -> Command:
+    """Start `stream consume`; to its end where `at_end`."""
+    options = [f"--group={group}" for group in groups or ("testers",)] + ["--exit-at-end"] * at_end
+    env = {**env, "STREAM_FAILPOINTS": failpoints} if failpoints else env
+    command = Command("consume", *options, env=env, cwd=project.root)
+    if at_end:
+        command.wait()
+    return command
+
+
+class Effects:
+    """Reads the log, on a connection of its own that survives a restart of the server."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._conn: psycopg.Connection[Any] | None = None
+
+    def fetch(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        if self._conn is None or self._conn.closed:
+            self._conn = psycopg.connect(self._url, autocommit=True)
+        return self._conn.execute(query.encode(), parameters).fetchall()
+
+    def count(self, consumer: str = "testers") -> int:
+        return int(self.fetch("select count(*) from effect where consumer = %s", consumer)[0][0])
+
+    def by_key(self, consumer: str = "testers") -> dict[str, list[int]]:
+        """The numbers of each key in the order they were applied."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for key, n in self.fetch("select key, n from effect where consumer = %s order by seq", consumer):
+            found[key].append(n)
+        return dict(found)
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+
+
+class Load:
+    """Events of several keys, numbered within their key, published until the end of the `with`.
+
+    Some come twice in a row, as from a relay that was killed between acknowledgement and delete.
+    """
+
+    def __init__(self, config: Config, project: Project, *, keys: int = 20, pause_s: float = 0.015) -> None:
+        self._topic = config.prefix + "things"
+        self._project = project
+        self._keys = [f"k{n}" for n in range(keys)]
+        self._pause_s = pause_s
+        self._producer = Producer(
+            {"bootstrap.servers": config.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
+        )
+        self._stopping = threading.Event()
+        self._failed: list[KafkaError] = []
+        self._thread = threading.Thread(target=self._run)
+        self.published: dict[str, list[int]] = {key: [] for key in self._keys}
+        self.doubles = 0
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.published.values()))
+
+    def wait(self, count: int) -> None:
+        """Until so many more were published."""
+        before = self.count
+        until(lambda: self.count >= before + count, 30, "the load goes on")
+
+    def stop(self) -> None:
+        """Publish no more; what was published is in the topic."""
+        self._stopping.set()
+        self._thread.join(30)
+        assert not self._failed and self._producer.flush(30) == 0, self._failed
+
+    def _run(self) -> None:
+        dice = random.Random(1)
+        while not self._stopping.wait(self._pause_s):
+            key = dice.choice(self._keys)
+            numbers = self.published[key]
+            id, n = uuid.uuid4(), len(numbers) + 1
+            self._publish(key, id, n)
+            if dice.random() < 0.05:
+                self._publish(key, id, n)
+                self.doubles += 1
+            numbers.append(n)
+
+    def _publish(self, key: str, id: uuid.UUID, n: int) -> None:
+        self._producer.produce(
+            self._topic,
+            self._project.codec.encode("Happened", {"n": n}),
+            key.encode(),
+            headers=cloud_headers(str(id), "Happened", datetime.now(UTC)),  # type: ignore[arg-type]  # a list
+            on_delivery=lambda error, _: self._failed.append(error) if error else None,
+        )
+        self._producer.poll(0)
+
+
+def shorten_session(config: Config, group: str = "testers") -> None:
+    """Let the broker give up members of a group that is running after 2 s without a sign of life, not 6."""
+    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in (("consumer.session.timeout.ms", "2000"), ("consumer.heartbeat.interval.ms", "500"))
+    ]
+    resource = ConfigResource(ResourceType.GROUP, config.prefix + group, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result(10)
