@@ -41,6 +41,8 @@ def consume(config: Config, names: tuple[str, ...], exit_at_end: bool) -> None:
     Ends with 0 on SIGTERM or Ctrl-C, once what has started is committed.
     """
     stopper = Stopper()
+    if config.smtp_url is not None:
+        os.environ["STREAM_SMTP_URL"] = config.smtp_url  # handlers read it there, wherever it was given
     project = project_of(config)
     groups = select(discover(project), names)
     check_reachable(config)
