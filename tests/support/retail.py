@@ -22,7 +22,9 @@ def folder() -> Path:
     """Where the twenty files are; without them the test fails, it is not skipped."""
     path = Path(os.environ.get(VARIABLE) or ROOT.parent / "shared" / "data" / "online-retail")
     if len(list(path.glob("*.csv"))) != 20:
-        pytest.fail(f"expected the 20 files of the data set Online Retail in {path}; set {VARIABLE} to their folder")
+        pytest.fail(
+            f"expected the 20 files of the data set Online Retail in {path}; set {VARIABLE} to their folder"
+        )
     return path
 
 
