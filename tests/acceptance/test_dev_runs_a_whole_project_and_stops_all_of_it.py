@@ -9,17 +9,13 @@ from pathlib import Path
 
 from stream import stack
 from tests.support.processes import STREAM, Command
-from tests.support.shops import children, is_gone, new_shop, place, receipts
+from tests.support.shops import children, is_gone, new_shop, place, receipts, without_addresses
 from tests.support.waiting import until
 
 
 def test_dev_runs_a_whole_project_and_stops_all_of_it(tmp_path: Path, environment: dict[str, str]) -> None:
     shop = new_shop(tmp_path / "myshop")
-    without = {
-        name: value
-        for name, value in environment.items()
-        if name not in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL")
-    }
+    without = without_addresses(environment)
     try:
         dev = Command("dev", env=without, cwd=shop)
         dev.says("receipts | consuming: receipts", 60)

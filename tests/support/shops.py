@@ -21,6 +21,12 @@ def new_shop(root: Path) -> Path:
     return root
 
 
+def without_addresses(environment: Mapping[str, str]) -> dict[str, str]:
+    """For a command that is to use, or start, the project's own stack."""
+    addresses = ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL")
+    return {name: value for name, value in environment.items() if name not in addresses}
+
+
 def place(shop: Path, order_id: str, env: Mapping[str, str]) -> None:
     """Place an order as the project's own script does."""
     subprocess.run([sys.executable, "place_order.py", order_id], cwd=shop, env=env, check=True, timeout=60)
