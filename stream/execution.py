@@ -27,7 +27,7 @@ import structlog
 from psycopg.pq import TransactionStatus
 
 from stream import database
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.errors import StopGroup, StreamError, Unreachable
 from stream.events import Record, cloud_attributes, event_id
 from stream.failpoints import failpoint
@@ -150,10 +150,10 @@ class Execution:
             self._group,
             attempt=attempt,
             epoch=self._ledger.epoch,
-            alone=len(works) == 1,
+            alone=len(claimed) == 1,
         )
         try:
-            committed = self._handle(conn, handling, claimed, together=len(works) > 1)
+            committed = self._handle(conn, handling, claimed, together=len(claimed) > 1)
         except BaseException as error:
             self._roll_back(conn, handling, error)
             _forget(works)
@@ -197,22 +197,26 @@ class Execution:
             failpoint("consume.handled")
             if handling.doomed or not any(map(_finished, works)):
                 return False
-            with nullcontext() if together else conn.pipeline():
-                self._settle(conn, handling, works)
-                failpoint("consume.before_commit")
-                handling.committing = True
-                conn.commit()
+            if not together and conn.info.transaction_status == TransactionStatus.IDLE:
+                _stop()
+            self._settle(conn, handling, works, together=together)
+            failpoint("consume.before_commit")
+            handling.committing = True
+            conn.commit()
         failpoint("consume.after_commit")
         return True
 
-    def _settle(self, conn: HandlerConnection, handling: Handling, works: list[Work]) -> None:
+    def _settle(
+        self, conn: HandlerConnection, handling: Handling, works: list[Work], *, together: bool
+    ) -> None:
         """What stands between the handlers and the commit. Emits come last: they take locks on their keys."""
         unapplied = [work.id for work in works if work.outcome is NO_HANDLER or not _finished(work)]
         if unapplied:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
-        conn.execute("select stream.same_transaction()")
+        if together:  # alone, the connection's own state has told
+            conn.execute("select stream.same_transaction()")
         if self._ledger.epoch == 0:  # in a second run of history, what was emitted then was emitted
             self._outbox.write(conn, handling.emitted)
 

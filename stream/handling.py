@@ -6,8 +6,10 @@ import uuid
 from dataclasses import dataclass
 
 import psycopg
+from psycopg.rows import tuple_row
 
-from stream.context import Context, HandlerConnection
+from stream.connection import HandlerConnection
+from stream.context import Context
 from stream.database import is_infrastructure
 from stream.errors import StopGroup
 from stream.events import Event, Record, parsed_time
@@ -86,6 +88,7 @@ class Handling:
                 self._flush(handler)
         finally:
             self._conn.guarded = False
+            self._conn.row_factory = tuple_row  # a handler may have set its own
 
     def _handle(self, work: Work) -> None:
         # A list of another handler that holds an earlier event of this key goes first.

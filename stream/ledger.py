@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from uuid import UUID
 
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.database import query
 
 
@@ -23,22 +23,17 @@ class Ledger:
         """Begin a transaction and claim events for it; returns those that were applied before: not its to apply.
 
         The row, not yet committed, is the lock: another transaction that claims the same event waits for this one.
-        Ids are sorted, so that two of them cannot wait for each other. One round trip.
+        Ids are sorted, so that two of them cannot wait for each other.
         """
+        values = {"group": self.group, "epoch": self.epoch, "attempt": attempt, "worker": self.worker}
+        if len(ids) == 1:
+            conn.execute("begin")
+            claimed = conn.execute(query("claim_one"), {**values, "id": ids[0].hex})
+            return set() if claimed.rowcount == 1 else set(ids)
         with conn.pipeline():
             conn.execute("begin")
-            conn.execute("select set_config('stream.handling', 'on', true)")
-            claimed = conn.execute(
-                query("claim"),
-                {
-                    "group": self.group,
-                    "epoch": self.epoch,
-                    "attempt": attempt,
-                    "worker": self.worker,
-                    "ids": _array(sorted(ids, key=attrgetter("int"))),
-                },
-                binary=True,
-            )
+            ordered = _array(sorted(ids, key=attrgetter("int")))
+            claimed = conn.execute(query("claim"), {**values, "ids": ordered}, binary=True)
         if claimed.rowcount == len(ids):  # reading 500 ids back costs more than counting them
             return set()
         return set(ids).difference(id for (id,) in claimed)

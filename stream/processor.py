@@ -85,8 +85,8 @@ class Processor:
         self._trackers: dict[Partition, OffsetTracker] = {}
         self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
         self._generation = 0
-        # Records ready to start that are enough to keep the workers busy until the next fetch.
-        self._enough = max(2 * group.batch, 4 * group.concurrency)
+        # Records ready to start that keep the workers busy while more are fetched.
+        self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
         self._paused = False
         self._polled_at = 0.0
         self._commit_at = 0.0
@@ -217,8 +217,7 @@ class Processor:
     def _has_room(self) -> bool:
         """Whether to fetch. What waits behind busy and failing keys counts for memory only: others must go on."""
         lanes = self._lanes
-        enough = self._enough // 2 if self._paused else self._enough
-        return lanes.startable < enough and lanes.count < MOST_RECORDS and lanes.bytes < MOST_BYTES
+        return lanes.startable < self._enough // 2 and lanes.count < MOST_RECORDS and lanes.bytes < MOST_BYTES
 
     def _fetch(self) -> None:
         """Records from the broker into their lanes."""
