@@ -70,6 +70,16 @@ def test_a_try_that_was_not_made_counts_as_none() -> None:
     assert lanes.take(1, now=0).attempt == 2
 
 
+def test_second_tries_can_be_left_out() -> None:
+    lanes = Lanes()
+    failing = record(0)
+    lanes.add([failing])
+    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 1)])
+    lanes.add([record(1, "b")])
+    assert offsets(lanes.take(9, now=1, again=False)) == [1]
+    assert offsets(lanes.take(0, now=1)) == [0]
+
+
 def test_records_without_a_key_share_the_lane_of_their_partition() -> None:
     lanes = Lanes()
     lanes.add([record(0, None, 0), record(1, None, 0), record(2, None, 1)])
@@ -97,6 +107,18 @@ def test_a_dropped_failing_record_leaves_no_count_and_no_wait_behind() -> None:
     lanes.add([record(0)])
     run = lanes.take(1, now=0)
     assert (offsets(run), run.attempt) == ([0], 1)
+
+
+def test_the_wait_of_a_dropped_record_does_not_end_the_wait_of_a_later_one() -> None:
+    lanes = Lanes()
+    for until in (100.0, 200.0):
+        failing = record(0)
+        lanes.add([failing])
+        lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, until)])
+        if until == 100.0:
+            lanes.drop("orders", 0)
+    assert lanes.take(1, now=150) is None
+    assert lanes.take(1, now=200) is not None
 
 
 class Schedule(RuleBasedStateMachine):

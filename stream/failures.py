@@ -1,0 +1,42 @@
+"""What is said about a failed event."""
+
+from __future__ import annotations
+
+import structlog
+
+from stream.events import Record, header
+from stream.outcomes import Outcome
+
+log = structlog.get_logger("stream.failures")
+
+MOST_TEXT = 1000
+
+
+def report(group: str, record: Record, outcome: Outcome, *, attempt: int, again_in: float) -> None:
+    """Log one failed try, with event, key and position. The record's bytes and the error's text are not trusted."""
+    error = outcome.error
+    log.error(
+        "event.failed",
+        group=group,
+        event_id=_clamped(header(record.headers, "ce_id")),
+        type=_clamped(header(record.headers, "ce_type")),
+        key=None if record.key is None else _clamped(record.key.decode(errors="backslashreplace")),
+        position=record.position,
+        stage=outcome.stage,
+        error=f"{type(error).__name__}: {_clamped(outcome.reason)}",
+        attempt=attempt,
+        again_in_seconds=round(again_in, 1),
+        # What the bytes are is all there is to say about undecodable ones.
+        exc_info=None if outcome.stage == "decode" else error,
+    )
+
+
+def shown_key(record: Record) -> str:
+    """The record's key for people; the position of a record without one."""
+    if record.key is None:
+        return f"(no key, {record.position})"
+    return record.key.decode(errors="backslashreplace")[:100]
+
+
+def _clamped(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
