@@ -19,13 +19,18 @@ from tests.support.waiting import until
     ],
 )
 def test_a_frozen_worker_that_wakes_doubles_nothing_and_keeps_order(
-    tmp_path: Path, config: Config, environment: dict[str, str], step: str, nth: int, batch: int
+    tmp_path: Path,
+    config: Config,
+    environment: dict[str, str],
+    effects: Effects,
+    step: str,
+    nth: int,
+    batch: int,
 ) -> None:
     # The database takes a frozen transaction's locks after 2 x timeout + 10 s: too long to wait for here.
     hasten = "ctx.db.execute(\"set local idle_in_transaction_session_timeout = '3s'\")"
     project = effect_project(tmp_path / "shop", batch=batch, before=hasten)
     migrate(project, environment)
-    effects = Effects(config.database_url)
 
     def applied_by(pid: int) -> int:
         return int(effects.fetch("select count(*) from effect where worker = %s", pid)[0][0])
@@ -52,4 +57,3 @@ def test_a_frozen_worker_that_wakes_doubles_nothing_and_keeps_order(
     until(lambda: effects.count() >= load.count)
     assert (sleeper.stop(), other.stop()) == (0, 0)
     effects.check(load.published)
-    effects.close()

@@ -11,14 +11,13 @@ LAST_OF_EACH_KEY = "select distinct on (key) key, worker from effect order by ke
 
 
 def test_members_that_come_go_and_die_double_nothing_and_keep_order(
-    tmp_path: Path, config: Config, environment: dict[str, str]
+    tmp_path: Path, config: Config, environment: dict[str, str], effects: Effects
 ) -> None:
     # A burst and slow handlers: the first two rebalances meet much that was read and has not started.
     project = effect_project(
         tmp_path / "shop", concurrency=2, before='ctx.db.execute("select pg_sleep(0.02)")'
     )
     migrate(project, environment)
-    effects = Effects(config.database_url)
 
     def works(member: Command) -> None:
         [(before,)] = effects.fetch("select coalesce(max(seq), 0) from effect")
@@ -51,4 +50,3 @@ def test_members_that_come_go_and_die_double_nothing_and_keep_order(
     until(lambda: effects.count() >= load.count)
     assert first.stop() == 0, first.stderr
     effects.check(load.published)
-    effects.close()

@@ -44,12 +44,12 @@ OUTAGES: list[Callable[[Path, Config], None]] = [
 
 @pytest.mark.timeout(180)
 def test_relay_and_groups_go_on_by_themselves_after_every_outage(
-    tmp_path: Path, config: Config, environment: dict[str, str], stack_data: Path
+    tmp_path: Path, config: Config, environment: dict[str, str], effects: Effects, stack_data: Path
 ) -> None:
     project = effect_project(tmp_path / "shop")
     for group, batch in GROUPS.items():
         write_group(project, group, batch=batch)
-    truth, effects = Truth(config, project), Effects(config.database_url)
+    truth = Truth(config, project)
     relay = Command("relay", env=environment, cwd=project.root)
     groups = consume(project, environment, *GROUPS)
 
@@ -82,4 +82,3 @@ def test_relay_and_groups_go_on_by_themselves_after_every_outage(
         ):
             applied.setdefault(key, []).append(id)
         assert applied == truth.expected(), group
-    effects.close()

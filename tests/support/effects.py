@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from stream.config import Config
@@ -128,6 +128,18 @@ class Effects:
     def close(self) -> None:
         if self._conn is not None:
             self._conn.close()
+
+
+def committed(config: Config, topic: str = "things", group: str = "testers") -> dict[int, int]:
+    """The group's committed offset of each partition of the topic; without those that have none."""
+    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": config.prefix + group})
+    try:
+        name = config.prefix + topic
+        partitions = consumer.list_topics(name, timeout=10).topics[name].partitions
+        found = consumer.committed([TopicPartition(name, p) for p in partitions], timeout=10)
+    finally:
+        consumer.close()
+    return {partition.partition: partition.offset for partition in found if partition.offset >= 0}
 
 
 class Load:
