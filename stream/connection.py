@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from sys import getrefcount
 from typing import Any, NoReturn, cast
 
@@ -24,7 +25,21 @@ class HandlerConnection(psycopg.Connection[Row]):
 
     guarded = False  # while handlers run
     sent = 0  # statements, savepoints and waits so far, whoever asked for them
+    open_pipeline: psycopg.Pipeline | None = None
     _rows: Rows | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cursor_factory = HandlerCursor
+
+    @contextmanager
+    def pipeline(self) -> Iterator[psycopg.Pipeline]:
+        outer = self.open_pipeline
+        try:
+            with super().pipeline() as self.open_pipeline:
+                yield self.open_pipeline
+        finally:
+            self.open_pipeline = outer
 
     def wait(self, gen: PQGen[Any], interval: float = 0.1, timeout: float | None = None) -> Any:
         self.sent += 1  # everything that talks to the server passes here
@@ -90,6 +105,75 @@ class HandlerConnection(psycopg.Connection[Row]):
 
 # The connection's attribute, the local name in `execute`, and getrefcount's own argument.
 _REFERENCES_OF_OURS = 3
+
+
+class HandlerCursor(psycopg.Cursor[Row]):
+    """A cursor whose results are always those of its last statement.
+
+    In a pipeline, psycopg's own has a rowcount of -1 until something is fetched, and that is true; and when the answer
+    to an earlier statement comes after the last was sent, it takes that one for the last one's.
+    """
+
+    _answered = True  # the last statement, and so all before it
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        self._answered = False
+        return super().execute(query, params, **options)
+
+    def executemany(self, query: Any, params_seq: Any, *, returning: bool = False) -> None:
+        self._answered = False
+        super().executemany(query, params_seq, returning=returning)
+
+    def fetchone(self) -> Row | None:
+        self._wait()
+        return super().fetchone()
+
+    def fetchmany(self, size: int = 0) -> list[Row]:
+        self._wait()
+        return super().fetchmany(size)
+
+    def fetchall(self) -> list[Row]:
+        self._wait()
+        return super().fetchall()
+
+    def __next__(self) -> Row:
+        self._wait()
+        return super().__next__()
+
+    def scroll(self, value: int, mode: str = "relative") -> None:
+        self._wait()
+        super().scroll(value, mode)
+
+    def nextset(self) -> bool | None:
+        self._wait()
+        return super().nextset()
+
+    @property
+    def rowcount(self) -> int:
+        self._wait()
+        return super().rowcount
+
+    @property
+    def rownumber(self) -> int | None:
+        self._wait()
+        return super().rownumber
+
+    @property
+    def statusmessage(self) -> str | None:
+        self._wait()
+        return super().statusmessage
+
+    @property
+    def description(self) -> list[psycopg.Column] | None:
+        self._wait()
+        return super().description
+
+    def _wait(self) -> None:
+        if not self._answered:
+            self._answered = True
+            pipeline = cast(HandlerConnection, self.connection).open_pipeline
+            if pipeline is not None:
+                pipeline.sync()
 
 
 class Rows:
