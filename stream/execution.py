@@ -74,14 +74,14 @@ class Execution:
         """Apply the run's records; returns one outcome each, in their order, once they are committed.
 
         While the database cannot be used, the same again after a jittered pause, until `give_up` or stopping:
-        then what is left is `unrun`. Raises StopGroup where a handler asks for it, MemoryError, and psycopg.Error
+        then what is left is `unrun`. Raises StopGroup where a handler asks for it, MemoryError, and StreamError
         where the ledger cannot be written for another reason than the database's condition.
         """
         works = self._take_out(run.records)
         pause = PAUSE_FIRST_S
         while True:
             try:
-                self._apply([work for work in works if work.outcome is None], run.attempt)
+                self._apply(works, run.attempt)
                 return _outcomes(works)
             except (Infrastructure, Unreachable) as error:
                 self.close()
@@ -116,7 +116,6 @@ class Execution:
                 elif type is not None and type not in handlers:
                     work.outcome = NO_HANDLER
             works.append(work)
-        _leave_behind(works)
         return works
 
     def _apply(self, works: list[Work], attempt: int) -> None:
@@ -124,19 +123,18 @@ class Execution:
 
         Where it cannot be said which one failed, half by half: an event that is alone is the one.
         """
-        while works:
+        while open_works := _still_open(works):
             try:
-                self._transaction(works, attempt)
+                self._transaction(open_works, attempt)
             except Unplaced as error:
-                if len(works) == 1:
-                    works[0].fail(error.__cause__ or error, "commit")
+                if len(open_works) == 1:
+                    open_works[0].fail(error.__cause__ or error, "commit")
                     return
-                half = len(works) // 2
-                self._apply(works[:half], attempt)
-                _leave_behind(works)
-                self._apply([work for work in works[half:] if work.outcome is None], attempt)
+                half = len(open_works) // 2
+                self._apply(open_works[:half], attempt)
+                _still_open(open_works)  # what stands behind a failed one of the first half
+                self._apply(open_works[half:], attempt)
                 return
-            works = [work for work in works if work.outcome is None]
 
     def _transaction(self, works: list[Work], attempt: int) -> None:
         """Try the works in one transaction: either all have an outcome, or those have that must not be in it."""
@@ -253,25 +251,37 @@ class Execution:
         return self._open
 
 
-def _leave_behind(works: Iterable[Work]) -> None:
-    """What stands behind a failed event of its key does not run."""
+def _still_open(works: list[Work]) -> list[Work]:
+    """The works without an outcome. What stands behind a failed event of its key gets one here: it does not run."""
     blocked: set[LaneKey] = set()
     for work in works:
         if work.lane in blocked and work.outcome is None:
             work.outcome = UNRUN
         elif work.outcome is not None and not work.outcome.finished:
             blocked.add(work.lane)
+    return [work for work in works if work.outcome is None]
 
 
 def _outcomes(works: list[Work]) -> list[Outcome]:
-    """The outcomes in order. A double of an event that is not finished is not finished either."""
-    unfinished = {work.id for work in works if not _finished(work)}
-    return [
-        UNRUN
-        if work.outcome is None or (work.outcome is DUPLICATE and work.id in unfinished)
-        else work.outcome
-        for work in works
-    ]
+    """The outcomes in order; what is not finished is either the first failed one of its key, or unrun.
+
+    A double of an event that is not finished is not finished either. Bytes that could not be decoded behind an
+    event whose list failed later were looked at too early.
+    """
+    first: dict[UUID, Work] = {}
+    blocked: set[LaneKey] = set()
+    outcomes = []
+    for work in works:
+        outcome = work.outcome or UNRUN
+        original = first.setdefault(work.id, work)
+        if outcome is DUPLICATE and not _finished(original):
+            outcome = UNRUN
+        if not outcome.finished:
+            if work.lane in blocked:
+                outcome = UNRUN
+            blocked.add(work.lane)
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _finished(work: Work) -> bool:

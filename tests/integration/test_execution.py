@@ -434,7 +434,7 @@ def test_a_list_that_fails_is_bisected_to_the_event(small, worker, effects, send
 # -- anything together ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(250, 284))
+@pytest.mark.parametrize("seed", range(25))
 def test_whatever_fails_every_key_is_applied_up_to_its_first_failure_and_no_further(
     small, worker, effects, conn, seed
 ) -> None:
@@ -487,10 +487,10 @@ def test_whatever_fails_every_key_is_applied_up_to_its_first_failure_and_no_furt
     kinds = w.kinds(*records)
     expected, stopped, applied = [], set(), set()
     for n, r in enumerate(records):
-        if r.key in stopped:
+        if ids[n] in applied and (kinds[n] == "duplicate" or r.key not in stopped):
+            expected.append("duplicate")  # perhaps behind a failed one, too: there is nothing to apply
+        elif r.key in stopped:
             expected.append("unrun")
-        elif ids[n] in applied:
-            expected.append("duplicate")
         elif fates[n] in ("python", "python after sql", "sql", "bytes"):
             expected.append("failed")
             stopped.add(r.key)
