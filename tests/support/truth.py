@@ -39,10 +39,10 @@ insert into truth select %(id)s, %(key)s, n, %(topic)s from place
 class Truth:
     """Appends through the door in and keeps the account. Safe to share between threads."""
 
-    def __init__(self, config: Config, project: Project, *, topics: bool = True) -> None:
+    def __init__(self, config: Config, project: Project, *, migrate: bool = True) -> None:
         self.config, self.project = config, project
         self.outbox = Outbox(project)
-        if topics:
+        if migrate:
             app.migrate(config, project)
         with psycopg.connect(config.database_url) as conn:
             conn.execute(TABLES)
