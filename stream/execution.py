@@ -124,11 +124,15 @@ class Execution:
         Where it cannot be said which one failed, half by half: an event that is alone is the one.
         """
         while open_works := _still_open(works):
+            unplaced: BaseException | None = None
             try:
                 self._transaction(open_works, attempt)
             except Unplaced as error:
+                unplaced = error.__cause__ or error
+            # Not inside `except`: what fails below is no consequence of this.
+            if unplaced is not None:
                 if len(open_works) == 1:
-                    open_works[0].fail(error.__cause__ or error, "commit")
+                    open_works[0].fail(unplaced, "commit")
                     return
                 half = len(open_works) // 2
                 self._apply(open_works[:half], attempt)

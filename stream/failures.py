@@ -26,8 +26,8 @@ def report(group: str, record: Record, outcome: Outcome, *, attempt: int, again_
         error=f"{type(error).__name__}: {_clamped(outcome.reason)}",
         attempt=attempt,
         again_in_seconds=round(again_in, 1),
-        # What the bytes are is all there is to say about undecodable ones.
-        exc_info=None if outcome.stage == "decode" else error,
+        # Undecodable bytes, and a refused commit, have no frames but the engine's.
+        exc_info=error if outcome.stage == "handler" else None,
     )
 
 

@@ -151,7 +151,10 @@ class Handling:
         except (StopGroup, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
-            self._failed(works, error, sent=conn.sent != before)
+            own = (
+                error.__traceback__ and error.__traceback__.tb_next
+            )  # who reads it looks for the handler's frames
+            self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
         if ctx.emitted is not None:
             self.emitted += ctx.emitted
