@@ -175,8 +175,8 @@ class Writers:
                         self._transaction(conn, dice)
                         self.transactions += 1
                         time.sleep(self._pause_s)
-            except psycopg.OperationalError:
-                time.sleep(0.05)  # the server is being restarted
+            except (psycopg.OperationalError, psycopg.Rollback):
+                time.sleep(0.05)  # the server is being restarted; a rollback may be what found it out
             except BaseException as failure:  # noqa: BLE001  # handed to the main thread
                 self._failures.append(failure)
                 return
