@@ -131,7 +131,7 @@ def pending(connection: Connection) -> list[tuple[int, str, LiteralString]]:
 def migrate(connection: Connection) -> list[str]:
     """Apply what is pending, all in one transaction, one process at a time; returns the names applied."""
     with connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(%s, 0)", [LOCK_MIGRATE])
+        lock_migration(connection)
         connection.execute("create schema if not exists stream")
         connection.execute(query("migration_table"))
         names = []
@@ -140,6 +140,11 @@ def migrate(connection: Connection) -> list[str]:
             connection.execute("insert into stream.migration (number, name) values (%s, %s)", [number, name])
             names.append(f"{number:04d}_{name}")
     return names
+
+
+def lock_migration(connection: Connection) -> None:
+    """One process at a time migrates; held until the transaction ends."""
+    connection.execute("select pg_advisory_xact_lock(%s, 0)", [LOCK_MIGRATE])
 
 
 def require_migrated(connection: Connection) -> None:
