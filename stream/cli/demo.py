@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from stream import database
 from stream.cli.common import config_options, format_option, print_json, project_of, project_option, say
 from stream.config import Config
 from stream.errors import UsageError
+
+if TYPE_CHECKING:
+    from stream.demo.run import Statement
 
 KINDS = ("placed", "returned", "adjusted", "there")
 
@@ -38,11 +42,19 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
         return
     from stream.demo import run
 
+    afterwards: list[str] = []
     stop_on_signals("stopping relay, groups and servers (up to 40 s)")
     try:
-        statement = run.run(project_dir, count=count, csv=path)
+        statement = run.run(project_dir, count=count, csv=path, afterwards=afterwards.append)
     except KeyboardInterrupt:
         ctx.exit(0)
+    _print_statement(statement)
+    for line in ["", "the demo's database and topics are removed", *afterwards, "-> stream init myshop"]:
+        say(line)
+    ctx.exit(0 if statement.ok else 1)
+
+
+def _print_statement(statement: Statement) -> None:
     click.echo()
     for check in statement.checks:
         click.echo(f"{'ok   ' if check.ok else 'WRONG'}  {check.name:<9} {check.says}")
@@ -50,9 +62,9 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
             click.echo(f"       {'':<9} {wrong}")
     if statement.order_id is not None:
         click.echo(
-            f"\nThe order whose worker was killed: stream order show {statement.order_id}\n\n{statement.story.rstrip()}"
+            f"\nThe order whose worker was killed, as `stream order show {statement.order_id}` told it:"
+            f"\n\n{statement.story.rstrip()}"
         )
-    ctx.exit(0 if statement.ok else 1)
 
 
 def stop_on_signals(notice: str) -> None:
