@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from stream import database
 from stream.cli.common import config_options, format_option, print_json, project_of, project_option, say
+from stream.cli.signals import Stopper, interrupt
 from stream.config import Config
 from stream.errors import UsageError
 
@@ -43,7 +41,7 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
     from stream.demo import run
 
     afterwards: list[str] = []
-    stop_on_signals("stopping relay, groups and servers (up to 40 s)")
+    Stopper("stopping relay, groups and servers (up to 40 s)").stop = interrupt
     try:
         statement = run.run(project_dir, count=count, csv=path, afterwards=afterwards.append)
     except KeyboardInterrupt:
@@ -65,21 +63,6 @@ def _print_statement(statement: Statement) -> None:
             f"\nThe order whose worker was killed, as `stream order show {statement.order_id}` told it:"
             f"\n\n{statement.story.rstrip()}"
         )
-
-
-def stop_on_signals(notice: str) -> None:
-    """The first signal raises KeyboardInterrupt, the second ends the process at once with 130 or 143."""
-    seen: list[int] = []
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if seen:
-            os._exit(128 + number)
-        seen.append(number)
-        say(f"{notice}; the same signal again ends at once")
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
 
 
 @demo.command(epilog="Example:  stream demo place --csv orders/")
@@ -134,7 +117,7 @@ def mail(port: int, answer: str | None, delay: float) -> None:
 
     provider = MailProvider(port)
     provider.answer, provider.delay, provider.on_mail = answer, delay, show
-    stop_on_signals("stopping")
+    Stopper("stopping").stop = interrupt
     try:
         provider.start()
     except OSError as error:

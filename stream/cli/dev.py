@@ -6,15 +6,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from stream import app, stack
 from stream.cli.common import project_option
+from stream.cli.signals import Stopper
 from stream.cli.text import plural
 from stream.config import Config
 from stream.dev import STOP_S, Supervisor
@@ -40,7 +39,10 @@ def dev(project_dir: Path) -> None:
     project = Project(project_dir)
     groups = discover(project)
     log = Log(["relay", *groups])
-    stopper = Stopper()
+    stopping = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    stopper = Stopper(f"\nstopping (relay and groups get up to {STOP_S:.0f} s)", signals)
+    stopper.stop = stopping.set
 
     def say(line: str) -> None:
         log.write(DEV, line)
@@ -49,7 +51,7 @@ def dev(project_dir: Path) -> None:
         stopper.hurry.append(lambda: _stop_at_once(data))
 
     with servers(project, say, afterwards=say, starting=starting) as config:
-        if stopper.stopping.is_set():
+        if stopping.is_set():
             return
         check_reachable(config)
         for line in app.migrate(config, project).lines():
@@ -63,7 +65,7 @@ def dev(project_dir: Path) -> None:
         )
         stopper.hurry.append(supervisor.kill)
         say(f"starting relay and {plural(len(groups), 'group')}; Ctrl-C stops")
-        supervisor.run(stopper.stopping)
+        supervisor.run(stopping)
         say("relay and groups have stopped")
 
 
@@ -84,28 +86,6 @@ class Log:
         with self._lock, suppress(OSError):
             sys.stderr.write(f"{prefix} {line}\n")
             sys.stderr.flush()
-
-
-class Stopper:
-    """The first signal sets `stopping`; the second calls what is in `hurry` and ends the process at once."""
-
-    def __init__(self) -> None:
-        self.stopping = threading.Event()
-        self.hurry: list[Callable[[], None]] = []
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.stopping.is_set():
-            for action in self.hurry:
-                action()
-            os._exit(128 + number)
-        self.stopping.set()
-        # Not through the log: a signal can come while this thread holds its lock.
-        with suppress(OSError):
-            os.write(
-                2, f"\nstopping (relay and groups get up to {STOP_S:.0f} s); again stops at once\n".encode()
-            )
 
 
 def _stop_at_once(data: Path) -> None:
