@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 
 from stream.errors import PartlyDone
-from stream.failures import shown_key
 from stream.kafka.consumer import GroupConsumer, KafkaException
+from stream.keys import shown_key
 from stream.lanes import Lanes
 from stream.offsets import Partition, Progress
 
@@ -31,11 +32,22 @@ class Ends:
             return False
         left = {partition for partition, end in self._ends.items() if (committed[partition] or 0) < end}
         if left & progress.partitions() and self.read(progress) and not lanes.startable:
-            keys = sorted({shown_key(record) for record in lanes.held()})
-            if keys:
-                raise PartlyDone(f"group {self._group!r}: left behind, still failing: {', '.join(keys)}")
+            held = {
+                shown_key(record.key) or f"(no key, {record.position})": record for record in lanes.held()
+            }
+            if held:
+                keys = sorted(held)
+                raise PartlyDone(
+                    f"group {self._group!r}: left behind, still failing: {', '.join(keys)}",
+                    hint=_next_command([shown_key(held[key].key) for key in keys]),
+                )
         return not left
 
     def read(self, progress: Progress) -> bool:
         """Whether this member has read all of its partitions to their ends."""
         return all((progress.position(partition) or end) >= end for partition, end in self._ends.items())
+
+
+def _next_command(keys: Iterable[str | None]) -> str | None:
+    """What shows one of these keys."""
+    return next((f"stream order show {shlex.quote(key)}" for key in keys if key is not None), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from stream.events import Record, header
+from stream.keys import shown_key
 from stream.outcomes import Outcome
 
 log = structlog.get_logger("stream.failures")
@@ -20,7 +21,7 @@ def report(group: str, record: Record, outcome: Outcome, *, attempt: int, again_
         group=group,
         event_id=_clamped(header(record.headers, "ce_id")),
         type=_clamped(header(record.headers, "ce_type")),
-        key=None if record.key is None else _clamped(record.key.decode(errors="backslashreplace")),
+        key=_clamped(shown_key(record.key)),
         position=record.position,
         stage=outcome.stage,
         error=f"{type(error).__name__}: {_clamped(outcome.reason)}",
@@ -29,13 +30,6 @@ def report(group: str, record: Record, outcome: Outcome, *, attempt: int, again_
         # Undecodable bytes, and a refused commit, have no frames but the engine's.
         exc_info=error if outcome.stage == "handler" else None,
     )
-
-
-def shown_key(record: Record) -> str:
-    """The record's key for people; the position of a record without one."""
-    if record.key is None:
-        return f"(no key, {record.position})"
-    return record.key.decode(errors="backslashreplace")[:100]
 
 
 def _clamped(text: str | None) -> str | None:

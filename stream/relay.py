@@ -56,7 +56,7 @@ class Pass:
 
 
 @dataclass
-class Outcome:
+class Drained:
     """What a relay that ran until nothing was left did: rows by topic, and sick topics with their reasons."""
 
     published: int
@@ -98,7 +98,7 @@ class Relay:
     def stop(self) -> None:
         self._stopping = True
 
-    def run_until_empty(self) -> Outcome:
+    def run_until_empty(self) -> Drained:
         """Until nothing is publishable or due, here or at another relay. Sick topics are left.
 
         An event whose transaction is open is not waited for. Raises psycopg.Error or Unreachable where the
@@ -112,9 +112,9 @@ class Relay:
             quiet = quiet + 1 if not done.worked and self._nothing_left(done) else 0
             if not done.worked:
                 self._pause(0.01 if len(self._opened().owned) == SHARDS else 0.1)
-        outcome = Outcome(published, self._rejected, self._sick)
+        drained = Drained(published, self._rejected, self._sick)
         self.drain(0.0)
-        return outcome
+        return drained
 
     def run_once(self) -> Pass:
         """One pass. Raises psycopg.Error or Unreachable where the database is lost."""
