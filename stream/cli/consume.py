@@ -19,7 +19,9 @@ from stream.processor import STOP_S, Processor
 from stream.project import Project
 
 
-@click.command(epilog="Example:  stream consume --group invoicing --group stock")
+@click.command(
+    short_help="Run consumer groups.", epilog="Example:  stream consume --group invoicing --group stock"
+)
 @click.option(
     "--group",
     "names",

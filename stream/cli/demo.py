@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 KINDS = ("placed", "returned", "adjusted", "there")
 
 
-@click.group(invoke_without_command=True, epilog="Example:  stream demo --orders 1000")
+@click.group(
+    invoke_without_command=True,
+    short_help="See the whole of it work, and a statement checked.",
+    epilog="Example:  stream demo --orders 1000",
+)
 @click.option("--orders", "count", default=400, show_default=True, type=click.IntRange(1), help="Made up.")
 @click.option(
     "--csv", "path", type=click.Path(path_type=Path), help="Real ones instead: a file, or a folder of them."
@@ -100,7 +104,10 @@ def place(config: Config, path: Path, format_: str) -> None:
         say(f"left out: {rows} rows ({reason})")
 
 
-@demo.command(epilog="Example:  stream demo mail --port 2525 --answer '421 try later'")
+@demo.command(
+    short_help="A mail provider on this machine, for trials.",
+    epilog="Example:  stream demo mail --port 2525 --answer '421 try later'",
+)
 @click.option("--port", default=2525, show_default=True, type=click.IntRange(0, 65535), help="0: a free one.")
 @click.option("--answer", help="Give this answer to every mail instead of accepting it.")
 @click.option("--delay", default=0.0, type=click.FloatRange(0), help="Seconds before the answer to a mail.")

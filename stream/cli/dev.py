@@ -27,7 +27,10 @@ COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_
 DEV = "dev"
 
 
-@click.command(epilog="Example:  stream dev --project myshop")
+@click.command(
+    short_help="Run stack, relay and all groups, until Ctrl-C.",
+    epilog="Example:  stream dev --project myshop",
+)
 @project_option
 def dev(project_dir: Path) -> None:
     """Run stack, relay and all groups of the project, with one log, until Ctrl-C.

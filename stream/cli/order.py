@@ -26,7 +26,7 @@ def order() -> None:
     """What happened to an order."""
 
 
-@order.command(epilog="Example:  stream order show 536365")
+@order.command(short_help="Each event of KEY, with times.", epilog="Example:  stream order show 536365")
 @click.argument("key")
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds of reading."

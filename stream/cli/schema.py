@@ -17,12 +17,14 @@ from stream.schemas.definitions import NAME
 from stream.topics import TopicCatalog
 
 
-@click.group()
+@click.group(epilog="Example:  stream schema check")
 def schema() -> None:
     """Event schemas: numbered Avro files in schemas/."""
 
 
-@schema.command()
+@schema.command(
+    short_help="Write the next version of event NAME.", epilog="Example:  stream schema new OrderPlaced"
+)
 @click.argument("name")
 @project_option
 def new(name: str, project_dir: Path) -> None:
@@ -52,7 +54,9 @@ def new(name: str, project_dir: Path) -> None:
         )
 
 
-@schema.command()
+@schema.command(
+    short_help="Check all schemas, and lock new ones.", epilog="Example:  stream schema check --locked"
+)
 @click.option(
     "--locked", is_flag=True, help="Write nothing; a file without a line in the lock is refused. For CI."
 )
