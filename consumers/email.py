@@ -113,7 +113,7 @@ def header_text(text: str) -> str:
 
 
 def deliver(message: EmailMessage) -> None:
-    """Hand the message to the provider. smtplib's own errors say whether it may be tried again."""
+    """Hand the message to the provider. What smtplib raises fails the event, which is then tried again."""
     smtp = _connection()
     try:
         smtp.send_message(message)

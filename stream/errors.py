@@ -10,6 +10,7 @@
     ├── Refused                  4   a guard says no; nothing was changed
     ├── CheckFailed              5   a check says no (incompatible schema, pending migration)
     ├── PartlyDone               6   some of it is done, the rest is named
+    ├── OutOfMemory              7   a handler met MemoryError: the process must be started again
     ├── ProjectImportError       1   a module in consumers/ does not import
     └── HandlerError                 raised by handlers to say what kind of failure it is
         ├── PermanentError           trying again cannot help
@@ -94,6 +95,12 @@ class PartlyDone(StreamError):
     """Raised when some of the work is done and the rest, named in the message, is not."""
 
     exit_code = 6
+
+
+class OutOfMemory(StreamError):
+    """Raised when a handler met MemoryError: the process must be started again."""
+
+    exit_code = 7
 
 
 class ProjectImportError(StreamError):

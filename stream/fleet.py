@@ -8,16 +8,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from stream.errors import PartlyDone, StreamError
+from stream.errors import OutOfMemory, PartlyDone, StreamError
 from stream.processor import STOP_S, Processor
 
 GRACE_S = 1.0  # of a stop's time, kept for what waits for a broker that hangs
-
-
-class OutOfMemory(StreamError):
-    """Raised when a handler met MemoryError: the process must be started again."""
-
-    exit_code = 7
 
 
 class Fleet:

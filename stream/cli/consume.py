@@ -26,7 +26,6 @@ from stream.project import Project
     "--group",
     "names",
     multiple=True,
-    required=True,
     metavar="NAME",
     help="A group of consumers/; several may be given.",
 )

@@ -92,7 +92,7 @@ def _check_complete(found: Order, key: str, timeout: float) -> None:
     if not found.events:
         topics = ", ".join(scan.topic for scan in found.scans)
         raise StreamError(
-            f"no event of key {key} in the outbox or in {topics or 'any topic'}", hint="stream outbox peek"
+            f"no event of key {key!r} in the outbox or in {topics or 'any topic'}", hint="stream outbox peek"
         )
 
 

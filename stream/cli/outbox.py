@@ -117,7 +117,7 @@ def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> 
     with _opened(config) as connection:
         chosen = rejected.by_key(views.rejected_rows(connection, topic=topic, keys=keys))
         if not chosen and key is not None:
-            raise StreamError(f"no rejected row of key {key}", hint="stream outbox rejected")
+            raise StreamError(f"no rejected row of key {key!r}", hint="stream outbox rejected")
         if not chosen:
             say("nothing is rejected")
             return

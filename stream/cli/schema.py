@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stream.cli.common import project_option, say
+from stream.cli.text import plural
 from stream.errors import CheckFailed, SchemaError, UsageError
 from stream.project import Project
 from stream.schemas import SchemaCatalog
@@ -95,7 +96,7 @@ def check(locked: bool, project_dir: Path) -> None:
     for name in catalog.names():
         numbers = " ".join(f"{schema.number:04d}" for schema in catalog.versions(name))
         click.echo(f"{name}  {numbers}  in {topics.topic_of(name)}")
-    count = f"{len(catalog.versions())} schemas of {len(catalog.names())} events"
+    count = f"{plural(len(catalog.versions()), 'schema')} of {plural(len(catalog.names()), 'event')}"
     say(f"{count}: every version reads its predecessors")
 
 

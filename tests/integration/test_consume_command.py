@@ -159,8 +159,19 @@ def test_out_of_memory_ends_the_process_with_7_and_loses_nothing(small, config, 
 def test_an_unknown_group_is_named_beside_those_there_are(small, environment) -> None:
     command = run("consume", "--group", "tester", env=environment, cwd=small.root)
     assert command.wait() == 2
-    assert "did you mean 'testers'" in command.stderr
-    assert "groups: testers" in command.stderr
+    assert command.stderr.splitlines()[-2:] == [
+        "Error: unknown group 'tester'; did you mean 'testers'? (groups: testers)",
+        "-> stream consume --group testers",
+    ]
+
+
+def test_without_a_group_those_there_are_are_named(small, environment) -> None:
+    command = run("consume", env=environment, cwd=small.root)
+    assert command.wait() == 2
+    assert command.stderr.splitlines()[-2:] == [
+        "Error: no group is named; groups: testers",
+        "-> stream consume --group testers",
+    ]
 
 
 def test_a_module_that_does_not_import_shows_its_traceback(small, environment) -> None:
