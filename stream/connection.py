@@ -102,9 +102,27 @@ class HandlerConnection(psycopg.Connection[Row]):
             or self.pgconn.transaction_status in (pq.TransactionStatus.INERROR, pq.TransactionStatus.UNKNOWN)
         )
 
+    @property
+    def left_open(self) -> bool:
+        """Whether a statement was begun and not ended: a COPY that was never left."""
+        return self.open_pipeline is None and self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE
 
-# The connection's attribute, the local name in `execute`, and getrefcount's own argument.
-_REFERENCES_OF_OURS = 3
+
+class _Held:
+    """Counts as `HandlerConnection.execute` does: interpreters differ in what a local name adds."""
+
+    def __init__(self) -> None:
+        self._rows: object = object()
+
+    def count(self) -> int:
+        rows = self._rows
+        if rows is None:
+            return 0
+        return getrefcount(rows)
+
+
+# References to a result that nobody but the connection holds.
+_REFERENCES_OF_OURS = _Held().count()
 
 
 class HandlerCursor(psycopg.Cursor[Row]):

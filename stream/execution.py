@@ -44,6 +44,10 @@ log = structlog.get_logger("stream.execution")
 LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transaction
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
+SAME_TRANSACTION = "select stream.same_transaction()"
+# The database's condition out of the handlers of one run, so many times in a row on connections that could be opened:
+# then it is some event's doing (a lock it always meets, a statement that ends the session), and is found in halves.
+BLAME_AFTER = 3
 
 
 class Execution:
@@ -69,6 +73,7 @@ class Execution:
         self._ledger = Ledger(group.name, worker)
         self._stopping = stopping
         self._open: HandlerConnection | None = None
+        self._blame = False
 
     def run(self, run: Run, give_up: Callable[[], bool] = lambda: False) -> list[Outcome]:
         """Apply the run's records; returns one outcome each, in their order, once they are committed.
@@ -79,12 +84,15 @@ class Execution:
         """
         works = self._take_out(run.records)
         pause = PAUSE_FIRST_S
+        in_handlers = 0
         while True:
+            self._blame = in_handlers >= (BLAME_AFTER if run.attempt == 1 else 1)
             try:
                 self._apply(works, run.attempt)
                 return _outcomes(works)
             except (Infrastructure, Unreachable) as error:
                 self.close()
+                in_handlers = in_handlers + 1 if isinstance(error, Infrastructure) and error.handling else 0
                 log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
                 if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
                     return _outcomes(works)
@@ -153,6 +161,7 @@ class Execution:
             attempt=attempt,
             epoch=self._ledger.epoch,
             alone=len(claimed) == 1,
+            blame=self._blame,
         )
         try:
             committed = self._handle(conn, handling, claimed, together=len(claimed) > 1)
@@ -160,7 +169,7 @@ class Execution:
             self._roll_back(conn, handling, error)
             _forget(works)
             if isinstance(error, psycopg.Error):
-                _judge(error)
+                _judge(error, blame=self._blame)
             raise
         if not committed:
             self._roll_back(conn, handling)
@@ -200,25 +209,25 @@ class Execution:
             if handling.doomed or not any(map(_finished, works)):
                 return False
             if not together and conn.info.transaction_status == TransactionStatus.IDLE:
-                _stop()
-            self._settle(conn, handling, works, together=together)
+                _stop()  # the transaction is gone
+            self._settle(conn, handling, works)
             failpoint("consume.before_commit")
             handling.committing = True
-            conn.commit()
+            if together:
+                conn.execute(SAME_TRANSACTION)
+                conn.commit()
+            else:  # in one round trip; where the first raises, the second is not run
+                conn.execute(SAME_TRANSACTION + "; commit")
         failpoint("consume.after_commit")
         return True
 
-    def _settle(
-        self, conn: HandlerConnection, handling: Handling, works: list[Work], *, together: bool
-    ) -> None:
+    def _settle(self, conn: HandlerConnection, handling: Handling, works: list[Work]) -> None:
         """What stands between the handlers and the commit. Emits come last: they take locks on their keys."""
         unapplied = [work.id for work in works if work.outcome is NO_HANDLER or not _finished(work)]
         if unapplied:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
-        if together:  # alone, the connection's own state has told
-            conn.execute("select stream.same_transaction()")
         if self._ledger.epoch == 0:  # in a second run of history, what was emitted then was emitted
             self._outbox.write(conn, handling.emitted)
 
@@ -226,13 +235,18 @@ class Execution:
         self, conn: HandlerConnection, handling: Handling, error: BaseException | None = None
     ) -> None:
         """Undo the transaction. Raises StopGroup where a handler has ended it: its claim may be committed."""
-        if conn.broken:
+        status = conn.info.transaction_status
+        if conn.broken or status == TransactionStatus.ACTIVE:
             self.close()
-        elif conn.info.transaction_status != TransactionStatus.IDLE:
+        elif status != TransactionStatus.IDLE:
             try:
+                if status == TransactionStatus.INTRANS:  # or is it another one, and the claim committed?
+                    conn.execute(SAME_TRANSACTION)
                 conn.rollback()
-            except psycopg.Error:
+            except psycopg.Error as found:
                 self.close()
+                if found.sqlstate == TRANSACTION_ENDED:
+                    _stop(error)
         elif not handling.committing:  # a refused commit leaves no transaction either
             _stop(error)
 
@@ -249,9 +263,14 @@ class Execution:
                     # A frozen worker's claims and locks fall, so that its keys go on elsewhere.
                     "idle_in_transaction_session_timeout": f"{int(self._group.timeout * 2) + 10}s",
                     "client_connection_check_interval": "2s",
+                    "tcp_user_timeout": "10s",
                 },
                 connection_class=HandlerConnection,
             )
+            # The idle limit is not armed between the statements of a pipeline; this one holds there too.
+            if self._open.info.server_version >= 170000:
+                limit = f"{int(self._group.timeout * 2) + 10}s"
+                self._open.execute("select set_config('transaction_timeout', %s, false)", [limit])
         return self._open
 
 
@@ -297,12 +316,12 @@ def _forget(works: Iterable[Work]) -> None:
         work.outcome = None
 
 
-def _judge(error: psycopg.Error) -> NoReturn:
+def _judge(error: psycopg.Error, *, blame: bool) -> NoReturn:
     """An error of the transaction as a whole: of which event, cannot be said."""
     if error.sqlstate == TRANSACTION_ENDED:
         _stop(error)
-    if database.is_infrastructure(error):
-        raise Infrastructure from error
+    if database.is_infrastructure(error) and not blame:
+        raise Infrastructure(handling=True) from error
     raise Unplaced from error
 
 

@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 from stream.connection import HandlerConnection
 from stream.context import Context
 from stream.database import is_infrastructure
-from stream.errors import StopGroup
+from stream.errors import StopGroup, StreamError, text_of
 from stream.events import Event, Record, parsed_time
 from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
@@ -25,7 +25,24 @@ class Unplaced(Exception):
 
 
 class Infrastructure(Exception):
-    """The database's condition, no event's fault: the same again later, no attempt counted; its cause says what."""
+    """The database's condition, no event's fault: the same again later, no attempt counted; its cause says what.
+
+    `handling`: it came out of handlers, on a connection that could be opened.
+    """
+
+    def __init__(self, *, handling: bool = False) -> None:
+        super().__init__()
+        self.handling = handling
+
+
+class Swallowed(StreamError):
+    """A statement of a handler failed or was left unfinished, and the handler returned as if all were well."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a statement failed, or a COPY was left open, and the handler went on: its transaction cannot be committed;"
+            " what may fail goes into `with ctx.db.transaction():`"
+        )
 
 
 @dataclass(slots=True)
@@ -40,7 +57,7 @@ class Work:
     outcome: Outcome | None = None
 
     def fail(self, error: BaseException, stage: Stage) -> None:
-        self.outcome = Outcome("failed", str(error) or type(error).__name__, error, stage)
+        self.outcome = Outcome("failed", text_of(error), error, stage)
 
 
 class Handling:
@@ -61,6 +78,7 @@ class Handling:
         attempt: int,
         epoch: int,
         alone: bool,
+        blame: bool,
     ) -> None:
         self.doomed = False
         self.committing = False
@@ -73,6 +91,7 @@ class Handling:
         self._attempt = attempt
         self._epoch = epoch
         self._alone = alone  # one event in the transaction: whatever fails is its doing
+        self._blame = blame  # the database's condition has come out of these handlers too often to be its own
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
         # Lists being collected for handlers with `batch`, and in whose list a lane has events.
         self._lists: dict[Handler, list[tuple[Work, Event]]] = {}
@@ -156,6 +175,9 @@ class Handling:
             )  # who reads it looks for the handler's frames
             self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
+        if conn.failed or conn.left_open:
+            self._failed(works, Swallowed(), sent=True)
+            return
         if ctx.emitted is not None:
             self.emitted += ctx.emitted
         outcome = DONE
@@ -167,8 +189,8 @@ class Handling:
 
     def _failed(self, works: list[Work], error: BaseException, *, sent: bool) -> None:
         conn = self._conn
-        if conn.broken or (conn.failed and is_infrastructure_within(error)):
-            raise Infrastructure from error
+        if not self._blame and (conn.broken or (conn.failed and is_infrastructure_within(error))):
+            raise Infrastructure(handling=True) from error
         if not self._alone and (conn.failed or len(works) > 1):
             raise Unplaced from error
         self.doomed = self.doomed or sent

@@ -16,6 +16,7 @@ def retry_delay(attempt: int, error: BaseException | None, chance: float) -> flo
     """
     # The cap first: 2 to the power of a thousand attempts is no float.
     delay = chance * min(MOST_S, FIRST_S * 2.0 ** min(attempt, 10))
-    if isinstance(error, TransientError) and error.retry_after is not None:
-        delay = max(delay, min(max(error.retry_after, 0.0), MOST_S))
+    if isinstance(error, TransientError) and isinstance(error.retry_after, int | float):
+        least = min(max(float(error.retry_after), 0.0), MOST_S)
+        delay = max(delay, least if least == least else 0.0)  # NaN is no time
     return delay
