@@ -29,11 +29,6 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "small")
 
 
-@pytest.fixture
-def truth(config: Config, project: Project) -> Truth:
-    return Truth(config, project)
-
-
 @contextmanager
 def silent_port() -> Iterator[int]:
     """Takes connections and never says a word."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +43,6 @@ def project(tmp_path: Path) -> Project:
 def truth(config: Config, project: Project) -> Truth:
     create_topic(config, "things", 2, **{"max.message.bytes": "10000"})
     return Truth(config, project)
-
-
-@pytest.fixture
-def relay(config: Config, truth: Truth) -> Iterator[Relay]:
-    relay = Relay(config, truth.project)
-    yield relay
-    relay.drain(5)
 
 
 def rejected(conn: Conn) -> list[tuple[str, str, str]]:
