@@ -33,6 +33,7 @@ from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
 from stream.kafka.consumer import GroupConsumer
+from stream.keys import shown_key
 from stream.lanes import Lanes
 from stream.offsets import Partition, Progress
 from stream.policy import retry_delay
@@ -42,12 +43,15 @@ from stream.workers import Flight, Landing, Workers
 log = structlog.get_logger("stream.processor")
 
 IDLE_S = 0.5  # how long an idle group waits for a record; one that comes wakes it at once
-BUSY_S = 0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
+BUSY_S = (
+    0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
+)
 COMMIT_EVERY_S = 0.5
 COMMIT_PATIENCE_S = 10.0  # an unanswered commit holds back the next one for so long
 POLL_EVERY_S = 1.0  # a full group still lets the client speak: rebalances are served in its calls
 MOST_RECORDS, MOST_BYTES = 10_000, 16 * 2**20  # in memory, whatever waits for what
 REVOKE_S = 20.0
+SAY_FULL_EVERY_S = 60.0
 STOP_S = 25.0
 MEMORY_S = 1.0  # out of memory: waiting does not make it better
 LOOK_EVERY_S = 0.3
@@ -76,9 +80,7 @@ class Processor:
         self._workers = Workers(
             _worker_count(group),
             worker,
-            lambda name: Execution(
-                group, project, config.database_url, worker=name, stopping=self._stopping
-            ),
+            lambda name: Execution(group, project, config.database_url, worker=name, stopping=self._stopping),
         )
         self._lanes = Lanes()
         self._progress = Progress()
@@ -86,6 +88,7 @@ class Processor:
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
         self._paused = False
+        self._said_full_at = -SAY_FULL_EVERY_S
         self._polled_at = 0.0
         self._commit_at = 0.0
         self._commit_again_at = 0.0
@@ -230,7 +233,21 @@ class Processor:
         if self._workers.flights:
             self._collect(POLL_EVERY_S)
         else:
+            self._say_full()
             self._stopping.wait(min(POLL_EVERY_S, self._patience()))
+
+    def _say_full(self) -> None:
+        """All that is in memory waits behind keys that fail: the group is silent, and says why."""
+        now = time.monotonic()
+        if now - self._said_full_at > SAY_FULL_EVERY_S and (held := next(self._lanes.held(), None)):
+            self._said_full_at = now
+            log.warning(
+                "group.full",
+                group=self.group.name,
+                records=self._lanes.count,
+                waiting_behind=shown_key(held.key),
+                position=held.position,
+            )
 
     # -- partitions come and go (called inside the client's calls) --------------------------------------------------
 
@@ -305,7 +322,9 @@ class Processor:
         while flights & self._workers.flights:
             left = deadline - time.monotonic()
             if left <= 0:
-                log.warning("runs.left_behind", group=self.group.name, runs=len(flights & self._workers.flights))
+                log.warning(
+                    "runs.left_behind", group=self.group.name, runs=len(flights & self._workers.flights)
+                )
                 return
             self._collect(left)
             if not self._stopping.is_set():
@@ -342,4 +361,3 @@ def _worker_count(group: ConsumerGroup) -> int:
 
 def _names(partitions: Iterable[Partition]) -> list[str]:
     return [f"{topic}[{number}]" for topic, number in sorted(partitions)]
-

@@ -15,7 +15,7 @@ import pytest
 from psycopg import errors as pg
 
 from stream import Outbox
-from stream.errors import InvalidEvent, UnknownEventType
+from stream.errors import InvalidEvent, UnknownEventType, UsageError
 from stream.events import named_event_id
 from stream.project import Project
 from tests.support.orders import an_order
@@ -310,6 +310,7 @@ def test_an_application_needs_no_right_to_the_tables(
     declared.execute(f"create role {role}")  # type: ignore[arg-type]  # a name made here
     declared.execute(f"grant usage on schema stream to {role}")  # type: ignore[arg-type]
     try:
+        declared.execute(f"grant execute on function stream.append_encoded to {role}")  # type: ignore[arg-type]
         declared.execute(f"set local role {role}")  # type: ignore[arg-type]
         outbox.append(declared, "OrderPlaced", key="1", data=an_order())
         declared.execute(
@@ -319,3 +320,25 @@ def test_an_application_needs_no_right_to_the_tables(
             declared.execute("delete from stream.outbox")
     finally:
         declared.rollback()
+
+
+def test_plain_sql_needs_no_more_than_the_use_of_the_schema_and_bytes_as_they_are_need_a_grant(
+    declared: Conn, outbox: Outbox
+) -> None:
+    role = "shop_" + uuid.uuid4().hex[:8]
+    declared.execute(f"create role {role}")  # type: ignore[arg-type]
+    declared.execute(f"grant usage on schema stream to {role}")  # type: ignore[arg-type]
+    declared.execute(f"set local role {role}")  # type: ignore[arg-type]
+    declared.execute("select stream.append('OrderPlaced', '2', %s)", [json.dumps(an_order(), default=str)])
+    with pytest.raises(pg.InsufficientPrivilege), declared.transaction():
+        outbox.append(declared, "OrderPlaced", key="1", data=an_order())
+    declared.rollback()
+
+
+def test_an_append_in_no_transaction_is_refused(database_url: str, outbox: Outbox) -> None:
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        with pytest.raises(UsageError, match="autocommit"):
+            outbox.append(conn, "OrderPlaced", key="1", data=an_order())
+        with conn.transaction():
+            outbox.append(conn, "OrderPlaced", key="1", data=an_order())
+        assert conn.execute("select count(*) from stream.outbox").fetchone() == (1,)
