@@ -76,6 +76,7 @@ class Relay:
         self._promotion = Promotion()
         self._stopping = False
         self._sick: dict[str, str] = {}
+        self._well: set[str] = set()
         self._next_report = 0.0
         self._reconnect_s = 0.1
         self._rejected: dict[str, int] = {}
@@ -226,15 +227,13 @@ class Relay:
             log.error("relay.topic_sick", topic=topic, reason=sick[topic], hint="stream outbox status")
         for topic in self._sick.keys() - sick.keys():
             log.info("relay.topic_well", topic=topic)
+        well = {topic for topic, publisher in self._publishers.items() if publisher.well}
         now = time.monotonic()
-        if now > self._next_report or sick.keys() != self._sick.keys():
+        if now > self._next_report or (sick.keys(), well) != (self._sick.keys(), self._well):
             self._next_report = now + REPORT_SICK_EVERY_S
-            arguments = {
-                "topics": list(sick),
-                "reasons": list(sick.values()),
-                "well": [topic for topic, publisher in self._publishers.items() if publisher.well],
-            }
+            arguments = {"topics": list(sick), "reasons": list(sick.values()), "well": list(well)}
             session.connection.execute(query("report_sick"), arguments)
+        self._well = well
         self._sick = sick
 
     # What the steps are made of.

@@ -252,6 +252,21 @@ def test_large_rows_are_held_in_memory_by_their_bytes_and_all_arrive(
     assert all(ns == sorted(ns) for ns in arrived.values())
 
 
+def test_a_note_of_a_sick_topic_that_nobody_stands_by_is_removed(
+    truth: Truth, relay: Relay, conn: Conn
+) -> None:
+    """Left by a relay that died: the topic was mended meanwhile, or its rows are gone."""
+    append_bytes(conn, "nowhere", b"k", b"1")
+    for topic in ("things", "echoes", "nowhere"):
+        conn.execute("insert into stream.sick_topic values (%s, 'some reason', '2026-01-01')", [topic])
+    conn.commit()
+    truth.commit("k")
+    assert set(relay.run_until_empty().sick) == {"nowhere"}
+    assert conn.execute(
+        "select topic, reason, since < now() - interval '1 day' from stream.sick_topic"
+    ).fetchall() == [("nowhere", "the topic does not exist", True)]
+
+
 def test_the_json_of_the_rows_read_keeps_every_digit(
     truth: Truth, relay: Relay, config: Config, conn: Conn
 ) -> None:

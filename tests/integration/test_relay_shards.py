@@ -145,6 +145,20 @@ def test_all_three_time_limits_are_set(database_url: str, setting: str) -> None:
         assert value in ("5s", "5000")
 
 
+def test_once_waits_for_the_rows_of_a_frozen_relays_shards(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = Truth(config, make_project(tmp_path / "small"))
+    truth.commit(*(f"key-{n}" for n in range(20)))
+    with sessions(config.database_url) as members:
+        with monkeypatch.context() as patch:
+            patch.setitem(shards.SESSION_SETTINGS, "idle_session_timeout", "1s")
+            members.append(ShardSession.open(config.database_url))
+        refresh(members[0])
+        assert Relay(config, truth.project).run_until_empty().published == 20
+    assert truth.check() == 0
+
+
 def test_a_relay_under_load_hands_half_over_to_a_second_and_doubles_nothing(
     config: Config, tmp_path: Path, conn: Conn
 ) -> None:
