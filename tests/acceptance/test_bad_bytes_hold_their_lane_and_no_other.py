@@ -79,7 +79,7 @@ def test_bad_bytes_hold_their_lane_and_no_other(
     at_end = consume(shop, environment, at_end=True)
     assert at_end.wait() == 6
     for lane in lanes:
-        assert lane in at_end.stderr.splitlines()[-1]
+        assert lane in at_end.error
 
 
 def test_bad_bytes_without_a_key_hold_the_keyless_of_their_partition_only(
@@ -92,5 +92,5 @@ def test_bad_bytes_without_a_key_hold_the_keyless_of_their_partition_only(
     produce_raw(config, "orders", [(key, placed, None) for key in keys])
     at_end = consume(shop, environment, at_end=True)
     assert at_end.wait() == 6
-    assert f"no key, orders[{message.partition()}]@0" in at_end.stderr.splitlines()[-1]
+    assert f"no key, orders[{message.partition()}]@0" in at_end.error
     assert effects.by_key() == {key.decode(): [1] for key in keys}
