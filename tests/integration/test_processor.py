@@ -74,7 +74,9 @@ def apply(event: Event, ctx: Context) -> None:
 
 
 def committed(config: Config) -> dict[int, int]:
-    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": config.prefix + "testers"})
+    consumer = Consumer(
+        {"bootstrap.servers": config.bootstrap_servers, "group.id": config.prefix + "testers"}
+    )
     found = consumer.committed([TopicPartition(config.prefix + "things", p) for p in range(4)], timeout=10)
     consumer.close()
     return {p.partition: p.offset for p in found if p.offset >= 0}
@@ -113,7 +115,9 @@ def test_what_was_committed_is_not_read_again(member, small, things, effects) ->
 
 
 @pytest.mark.parametrize("batch", [1, 20])
-def test_a_failing_event_holds_its_key_its_offset_and_nothing_else(member, small, things, effects, batch) -> None:
+def test_a_failing_event_holds_its_key_its_offset_and_nothing_else(
+    member, small, things, effects, batch
+) -> None:
     heal = threading.Event()
 
     def handler(event: Event, ctx: Context) -> None:
@@ -134,7 +138,9 @@ def test_a_failing_event_holds_its_key_its_offset_and_nothing_else(member, small
     assert sum(committed(things).values()) == 20
 
 
-def test_bad_records_wait_in_their_lanes_and_all_other_keys_go_on(member, small, things, effects, capfd) -> None:
+def test_bad_records_wait_in_their_lanes_and_all_other_keys_go_on(
+    member, small, things, effects, capfd
+) -> None:
     good = small.codec.encode("Happened", {"n": 1})
     bad = {
         b"random": b"\x17\x03garbage",
@@ -144,7 +150,9 @@ def test_bad_records_wait_in_their_lanes_and_all_other_keys_go_on(member, small,
         b"header": good,
     }
     headers = [("ce_type", b"\xff\xfe")]
-    produce_raw(things, "things", [(key, value, headers if key == b"header" else None) for key, value in bad.items()])
+    produce_raw(
+        things, "things", [(key, value, headers if key == b"header" else None) for key, value in bad.items()]
+    )
     publish(things, small, [(f"k{n}", n) for n in range(30)])
     publish(things, small, [(key.decode(), 99) for key in bad])
     m = member(apply)
@@ -354,7 +362,9 @@ def test_a_stop_waits_for_what_has_started_and_commits_it(member, small, things,
     assert sum(committed(things).values()) == 1
 
 
-def test_a_handler_that_does_not_return_is_left_behind_at_the_deadline(member, small, things, effects) -> None:
+def test_a_handler_that_does_not_return_is_left_behind_at_the_deadline(
+    member, small, things, effects
+) -> None:
     started, never = threading.Event(), threading.Event()
 
     def handler(event: Event, ctx: Context) -> None:
