@@ -270,7 +270,10 @@ class Execution:
             # The idle limit is not armed between the statements of a pipeline; this one holds there too.
             if self._open.info.server_version >= 170000:
                 limit = f"{int(self._group.timeout * 2) + 10}s"
-                self._open.execute("select set_config('transaction_timeout', %s, false)", [limit])
+                try:
+                    self._open.execute("select set_config('transaction_timeout', %s, false)", [limit])
+                except psycopg.OperationalError as error:  # lost as soon as it was made
+                    raise Infrastructure from error
         return self._open
 
 

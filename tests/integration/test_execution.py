@@ -528,6 +528,28 @@ def test_while_stopping_nothing_waits_for_the_database(small, worker, conn) -> N
     assert w.kinds(record(small, "a")) == ["unrun"]
 
 
+def test_a_connection_lost_while_it_is_made_is_waited_for_too(small, worker, effects, database_url) -> None:
+    done = threading.Event()
+
+    def terminate() -> None:
+        query = (
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stream-testers'"
+        )
+        with psycopg.connect(database_url, autocommit=True) as conn:
+            while not done.is_set():
+                conn.execute(query)
+
+    terminator = threading.Thread(target=terminate)
+    terminator.start()
+    try:
+        w = worker(apply)
+        kinds = [w.execution.run(Run([record(small, f"k{n}")]), lambda: True)[0].kind for n in range(40)]
+    finally:
+        done.set()
+        terminator.join()
+    assert {"unrun"} <= set(kinds) <= {"unrun", "done"}
+
+
 def test_a_database_that_does_not_answer_is_waited_for_until_told_to_give_up(small, worker) -> None:
     w = Worker(small, "postgresql://x@127.0.0.1:1/x", apply)
     asked = []
