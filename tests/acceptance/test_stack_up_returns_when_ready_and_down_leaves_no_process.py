@@ -33,7 +33,7 @@ def test_stack_up_returns_when_ready_and_down_leaves_no_process(tmp_path: Path) 
         assert shop.run("down").wait() == 0, "a second time is no error"
 
     with checkout(tmp_path / "again", **NO_NETWORK) as offline:
-        command = offline.run("up", seconds=10)
+        command = offline.run("up", seconds=60)
         assert command.wait() == 0, command.stderr
         assert "downloading" not in command.stderr
 

@@ -15,7 +15,7 @@ import pytest
 from psycopg import errors as pg
 
 from stream import Outbox
-from stream.errors import InvalidEvent, UnknownEventType, UsageError
+from stream.errors import InvalidEvent, UnknownEventType
 from stream.events import named_event_id
 from stream.project import Project
 from tests.support.orders import an_order
@@ -333,12 +333,3 @@ def test_plain_sql_needs_no_more_than_the_use_of_the_schema_and_bytes_as_they_ar
     with pytest.raises(pg.InsufficientPrivilege), declared.transaction():
         outbox.append(declared, "OrderPlaced", key="1", data=an_order())
     declared.rollback()
-
-
-def test_an_append_in_no_transaction_is_refused(database_url: str, outbox: Outbox) -> None:
-    with psycopg.connect(database_url, autocommit=True) as conn:
-        with pytest.raises(UsageError, match="autocommit"):
-            outbox.append(conn, "OrderPlaced", key="1", data=an_order())
-        with conn.transaction():
-            outbox.append(conn, "OrderPlaced", key="1", data=an_order())
-        assert conn.execute("select count(*) from stream.outbox").fetchone() == (1,)
