@@ -16,7 +16,7 @@ from stream.errors import CheckFailed, Unreachable, UsageError
 C = TypeVar("C", bound="psycopg.Connection[Any]")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-CONNECT_TIMEOUT_S = 8
+CONNECT_TIMEOUT_S = 6
 
 # Advisory locks are taken in their two-integer form, a class each, so that they cannot meet the application's
 # own. The SQL functions repeat APPEND; the others are the relay's.

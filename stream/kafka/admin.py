@@ -23,7 +23,7 @@ from stream.errors import Unreachable, UsageError
 from stream.kafka.settings import client_settings
 from stream.topics import Topic
 
-REACH_TIMEOUT_S = 8.0
+REACH_TIMEOUT_S = 6.0
 SLICE_S = 2.0
 LOOKUP_EVERY_S = 1.0
 DEFAULT_MAX_MESSAGE_BYTES = 1048588  # the broker's

