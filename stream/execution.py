@@ -4,10 +4,12 @@
      ├─ take out    tombstones, types without a handler: nothing to apply, nothing to decode
      └─ apply       the rest, in as few transactions as the failing ones allow; in halves if it must be
          └─ transaction
-             ├─ begin     and claim, in one statement; what was claimed before is a duplicate
+             ├─ begin     and claim, past nothing that is parked (opening.py)
              ├─ handle    decode and call handlers in order (handling.py)
-             ├─ settle    claims of failed events undone, reasons of skipping, emits
+             ├─ settle    claims of what was not applied undone, what failed parked or buried (settlement.py), emits
              └─ commit
+
+Records of the retry topic only wake: what runs then are the parked rows of their keys, in the same way.
 
 PostgreSQL commits first, Kafka's offset second, never the other way round: what a crash between them makes Kafka
 send again, the ledger knows. Nothing here knows Kafka; the processor acts on the outcomes.
@@ -17,10 +19,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import NoReturn
-from uuid import UUID
 
 import psycopg
 import structlog
@@ -32,12 +34,16 @@ from stream.errors import StopGroup, StreamError, Unreachable
 from stream.events import Record, cloud_attributes, event_id
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
-from stream.handling import Handling, Infrastructure, Unplaced, Work
-from stream.lanes import LaneKey, Run, lane_of
+from stream.handling import Handling, Infrastructure, Unplaced
+from stream.lanes import Run, lane_of
 from stream.ledger import Ledger
+from stream.opening import Opening, TooManyLocks
 from stream.outbox import Outbox
-from stream.outcomes import DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, Outcome
+from stream.outcomes import DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
 from stream.project import Project
+from stream.settlement import Failing, Settlement, Uncounted
+from stream.waking import Begin, Waking
+from stream.work import Work, forget, leave_behind, undone
 
 log = structlog.get_logger("stream.execution")
 
@@ -45,11 +51,15 @@ LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transa
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
 
+class TransactionEnded(StopGroup):
+    """Raised when a handler ended its transaction with SQL: what it did may be half done."""
+
 
 class Execution:
     """Applies runs of one group on a connection of its own, opened at the first run. Owned by one thread.
 
     `worker` names it in the ledger. While `stopping` is set, nothing waits for a database that cannot be used.
+    `failing` says what becomes of failed events; without it nothing does, and their outcome is `failed`.
     """
 
     def __init__(
@@ -61,6 +71,7 @@ class Execution:
         worker: str,
         stopping: threading.Event,
         outbox: Outbox | None = None,
+        failing: Failing | None = None,
     ) -> None:
         self._group = group
         self._codec = project.codec
@@ -68,36 +79,58 @@ class Execution:
         self._url = database_url
         self._ledger = Ledger(group.name, worker)
         self._stopping = stopping
+        self._failing = failing
+        self._opening = Opening(self._ledger, None if failing is None else failing.parking)
+        self._settlement = Settlement(self._ledger, self._outbox, failing)
+        self._waking = Waking(group, self._opening, self._transaction)
         self._open: HandlerConnection | None = None
 
     def run(self, run: Run, give_up: Callable[[], bool] = lambda: False) -> list[Outcome]:
         """Apply the run's records; returns one outcome each, in their order, once they are committed.
 
         While the database cannot be used, the same again after a jittered pause, until `give_up` or stopping:
-        then what is left is `unrun`. Raises StopGroup where a handler asks for it, MemoryError, and psycopg.Error
-        where the ledger cannot be written for another reason than the database's condition.
+        then what is left is `unrun`, as it is when the group is halted meanwhile. Raises StopGroup where a handler
+        asks for it and nothing says what becomes of failures, MemoryError, and psycopg.Error where the ledger
+        cannot be written for another reason than the database's condition.
         """
+        self._settlement.begin_run(run)
+        if run.retry:
+            lanes = self._waking.lanes_of(run.records)
+            waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))
+            left = self._persist(lambda: self._waking.run(waiting), lambda: waiting, give_up)
+            return [UNRUN if lane in left else WOKEN for lane in lanes]
         works = self._take_out(run.records)
-        pause = PAUSE_FIRST_S
-        while True:
-            try:
-                self._apply([work for work in works if work.outcome is None], run.attempt)
-                return _outcomes(works)
-            except (Infrastructure, Unreachable) as error:
-                self.close()
-                log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
-                if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
-                    return _outcomes(works)
-                pause = min(pause * 2, PAUSE_MOST_S)
-            except BaseException:
-                self.close()
-                raise
+        self._persist(lambda: self._apply(works), lambda: works, give_up)
+        return _outcomes(works)
 
     def close(self) -> None:
         """Close the connection; what it had not committed is gone."""
         if self._open is not None:
             self._open.close()
             self._open = None
+
+    def _persist(
+        self, act: Callable[[], None], left: Callable[[], Sequence[object]], give_up: Callable[[], bool]
+    ) -> Sequence[object]:
+        """Act until the database lets it be done; returns what is left undone."""
+        pause = PAUSE_FIRST_S
+        while True:
+            try:
+                act()
+                return ()
+            except (Infrastructure, Unreachable) as error:
+                self.close()
+                log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
+                if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
+                    return left()
+                pause = min(pause * 2, PAUSE_MOST_S)
+            except Uncounted:
+                return left()
+            except BaseException:
+                self.close()
+                raise
+
+    # -- fresh records ------------------------------------------------------------------------------------------
 
     def _take_out(self, records: Iterable[Record]) -> list[Work]:
         """The records as works; those with nothing to apply have their outcome already."""
@@ -116,105 +149,105 @@ class Execution:
                 elif type is not None and type not in handlers:
                     work.outcome = NO_HANDLER
             works.append(work)
-        _leave_behind(works)
+        leave_behind(works)
         return works
 
-    def _apply(self, works: list[Work], attempt: int) -> None:
+    def _apply(self, works: list[Work]) -> None:
         """Give every work its outcome: all in one transaction, or again without those that failed.
 
         Where it cannot be said which one failed, half by half: an event that is alone is the one.
         """
-        while works:
+        while pending := [work for work in works if work.outcome is None or self._owes(work)]:
             try:
-                self._transaction(works, attempt)
-            except Unplaced as error:
-                if len(works) == 1:
-                    works[0].fail(error.__cause__ or error, "commit")
-                    return
-                half = len(works) // 2
-                self._apply(works[:half], attempt)
-                _leave_behind(works)
-                self._apply([work for work in works[half:] if work.outcome is None], attempt)
+                self._transaction(works, partial(self._begin_fresh, pending))
+            except (Unplaced, TooManyLocks) as error:
+                runnable = [work for work in pending if work.outcome is None]
+                if len(runnable) <= 1 and isinstance(error, Unplaced):
+                    error.blame(runnable)
+                    leave_behind(works)
+                    continue
+                half = works.index(pending[len(pending) // 2])
+                self._apply(works[:half])
+                leave_behind(works)
+                self._apply(works[half:])
                 return
-            works = [work for work in works if work.outcome is None]
 
-    def _transaction(self, works: list[Work], attempt: int) -> None:
-        """Try the works in one transaction: either all have an outcome, or those have that must not be in it."""
+    def _owes(self, work: Work) -> bool:
+        """Failed in a transaction that was undone: it is still to be written down."""
+        return work.failed and self._failing is not None
+
+    def _begin_fresh(self, pending: list[Work], conn: HandlerConnection) -> list[Work]:
+        self._opening.fresh(conn, pending)
+        return pending
+
+    # -- one transaction ------------------------------------------------------------------------------------------
+
+    def _transaction(self, works: list[Work], begin: Begin) -> bool:
+        """Try the works in one transaction. False: it was undone, and those have an outcome that failed in it."""
         conn = self._connection()
-        claimed = self._begin(conn, works, attempt)
+        pending = self._begin(conn, works, begin)
+        runnable = [work for work in pending if work.outcome is None]
         failpoint("consume.claimed")
         handling = Handling(
             conn,
             self._codec,
             self._outbox,
             self._group,
-            attempt=attempt,
             epoch=self._ledger.epoch,
-            alone=len(works) == 1,
+            alone=len(runnable) == 1,
         )
         try:
-            committed = self._handle(conn, handling, claimed, together=len(works) > 1)
+            committed = self._handle(conn, handling, runnable, works)
         except BaseException as error:
             self._roll_back(conn, handling, error)
-            _forget(works)
+            undone(pending)
+            # What failed in an earlier transaction is still to be written down; the rest was not tried.
+            forget(work for work in pending if not work.failed or work in runnable)
             if isinstance(error, psycopg.Error):
                 _judge(error)
+            if isinstance(error, StopGroup) and not isinstance(error, TransactionEnded):
+                self._settlement.stop_group(error)
             raise
         if not committed:
             self._roll_back(conn, handling)
+            undone(pending)
             if handling.doomed:
-                _forget(work for work in works if _finished(work))
+                forget(work for work in pending if work.finished)
+        return not handling.doomed
 
-    def _begin(self, conn: HandlerConnection, works: list[Work], attempt: int) -> list[Work]:
-        """Begin and claim; returns the works that are this transaction's to apply. The others are duplicates."""
-        first: dict[UUID, Work] = {}
-        for work in works:
-            if first.setdefault(work.id, work) is not work:
-                work.outcome = DUPLICATE  # of one in this run
+    def _begin(self, conn: HandlerConnection, works: list[Work], begin: Begin) -> list[Work]:
         try:
-            before = self._ledger.begin(conn, list(first), attempt)
+            return begin(conn)
         except psycopg.Error as error:
             lost = conn.broken
             self.close()
-            _forget(works)
+            forget(work for work in works if work.outcome is DUPLICATE)
             if lost or database.is_infrastructure(error):
                 raise Infrastructure from error
             raise StreamError(
                 f"the ledger of group {self._group.name!r} cannot be written: {error}"
             ) from error
-        for id in before:
-            first.pop(id).outcome = DUPLICATE
-        return list(first.values())
 
     def _handle(
-        self, conn: HandlerConnection, handling: Handling, works: list[Work], *, together: bool
+        self, conn: HandlerConnection, handling: Handling, runnable: list[Work], works: list[Work]
     ) -> bool:
         """Run the handlers, settle, commit; False where there is nothing to commit, or it must not be."""
         # Together, statements are queued and their answers waited for once. Alone, a handler meets the error of
         # its statement where it made it.
+        together = len(runnable) > 1
         with conn.pipeline() if together else nullcontext():
-            handling.run(works)
+            handling.run(runnable)
             failpoint("consume.handled")
-            if handling.doomed or not any(map(_finished, works)):
+            if handling.doomed or not self._settlement.worth_committing(works):
                 return False
             with nullcontext() if together else conn.pipeline():
-                self._settle(conn, handling, works)
+                settled = self._settlement.settle(conn, handling, works)
                 failpoint("consume.before_commit")
                 handling.committing = True
                 conn.commit()
         failpoint("consume.after_commit")
+        self._settlement.committed(settled)
         return True
-
-    def _settle(self, conn: HandlerConnection, handling: Handling, works: list[Work]) -> None:
-        """What stands between the handlers and the commit. Emits come last: they take locks on their keys."""
-        unapplied = [work.id for work in works if work.outcome is NO_HANDLER or not _finished(work)]
-        if unapplied:
-            self._ledger.unclaim(conn, unapplied)
-        if handling.skipped:
-            self._ledger.skip(conn, handling.skipped)
-        conn.execute("select stream.same_transaction()")
-        if self._ledger.epoch == 0:  # in a second run of history, what was emitted then was emitted
-            self._outbox.write(conn, handling.emitted)
 
     def _roll_back(
         self, conn: HandlerConnection, handling: Handling, error: BaseException | None = None
@@ -249,34 +282,15 @@ class Execution:
         return self._open
 
 
-def _leave_behind(works: Iterable[Work]) -> None:
-    """What stands behind a failed event of its key does not run."""
-    blocked: set[LaneKey] = set()
-    for work in works:
-        if work.lane in blocked and work.outcome is None:
-            work.outcome = UNRUN
-        elif work.outcome is not None and not work.outcome.finished:
-            blocked.add(work.lane)
-
-
 def _outcomes(works: list[Work]) -> list[Outcome]:
     """The outcomes in order. A double of an event that is not finished is not finished either."""
-    unfinished = {work.id for work in works if not _finished(work)}
+    unfinished = {work.id for work in works if not work.finished}
     return [
         UNRUN
         if work.outcome is None or (work.outcome is DUPLICATE and work.id in unfinished)
         else work.outcome
         for work in works
     ]
-
-
-def _finished(work: Work) -> bool:
-    return work.outcome is not None and work.outcome.finished
-
-
-def _forget(works: Iterable[Work]) -> None:
-    for work in works:
-        work.outcome = None
 
 
 def _judge(error: psycopg.Error) -> NoReturn:
@@ -289,7 +303,7 @@ def _judge(error: psycopg.Error) -> NoReturn:
 
 
 def _stop(error: BaseException | None = None) -> NoReturn:
-    raise StopGroup(
+    raise TransactionEnded(
         "a handler ended its transaction with SQL (commit or rollback): what it did may be half done; "
         "the engine alone commits"
     ) from error

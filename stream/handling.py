@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 import psycopg
 
 from stream.context import Context, HandlerConnection
 from stream.database import is_infrastructure
-from stream.errors import StopGroup
-from stream.events import Event, Record, parsed_time
+from stream.errors import StopGroup, StreamError
+from stream.events import Event, parsed_time
 from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
 from stream.outbox import Outbox, Prepared
-from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome, Stage
+from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome
 from stream.schemas import AvroCodec, DecodeError
+from stream.work import Work
 
 
 class Unplaced(Exception):
     """Something of several events failed, and it cannot be said which; the reason is its cause."""
 
+    def blame(self, alone: list[Work]) -> None:
+        """The event that was alone in the transaction is the one. Raises StreamError where there was none."""
+        if not alone:
+            raise StreamError(f"what failed cannot be written down: {self.__cause__}") from self
+        alone[0].fail(self.__cause__ or self, "commit")
+
 
 class Infrastructure(Exception):
     """The database's condition, no event's fault: the same again later, no attempt counted; its cause says what."""
-
-
-@dataclass(slots=True)
-class Work:
-    """One record on its way to an outcome. `type` and `time` are what its headers say, `id` is never missing."""
-
-    record: Record
-    lane: LaneKey
-    id: uuid.UUID
-    type: str | None
-    time: str | None
-    outcome: Outcome | None = None
-
-    def fail(self, error: BaseException, stage: Stage) -> None:
-        self.outcome = Outcome("failed", str(error) or type(error).__name__, error, stage)
 
 
 class Handling:
@@ -56,7 +47,6 @@ class Handling:
         outbox: Outbox,
         group: ConsumerGroup,
         *,
-        attempt: int,
         epoch: int,
         alone: bool,
     ) -> None:
@@ -68,7 +58,6 @@ class Handling:
         self._codec = codec
         self._outbox = outbox
         self._group = group
-        self._attempt = attempt
         self._epoch = epoch
         self._alone = alone  # one event in the transaction: whatever fails is its doing
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
@@ -105,11 +94,13 @@ class Handling:
             if work.lane in self._blocked:
                 work.outcome = UNRUN
                 return
-        if handler.batch:
+        if not handler.batch:
+            self._call(handler, event, [work], [event])
+        elif work.row is None:
             self._lists.setdefault(handler, []).append((work, event))
             self._listed[work.lane] = handler
-        else:
-            self._call(handler, event, [work], [event])
+        else:  # another try: a list of one, or a neighbour's failure would count for it
+            self._call(handler, [event], [work], [event])
 
     def _flush(self, handler: Handler) -> None:
         listed = self._lists.pop(handler)
@@ -139,9 +130,8 @@ class Handling:
         self, handler: Handler, argument: Event | list[Event], works: list[Work], events: list[Event]
     ) -> None:
         conn = self._conn
-        ctx = Context(
-            conn, self._outbox, self._group.name, events, self._attempt, self._epoch, self._group.timeout
-        )
+        attempt = works[0].attempt
+        ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
         before = conn.sent
         try:
             handler.function(argument, ctx)
@@ -163,7 +153,7 @@ class Handling:
         conn = self._conn
         if conn.broken or (conn.failed and is_infrastructure_within(error)):
             raise Infrastructure from error
-        if not self._alone and (conn.failed or len(works) > 1):
+        if (conn.failed and not self._alone) or len(works) > 1:
             raise Unplaced from error
         self.doomed = self.doomed or sent
         for work in works:

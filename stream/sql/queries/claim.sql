@@ -1,6 +1,6 @@
 -- The events this transaction may apply. A row another transaction has not committed yet is waited for.
 insert into stream.ledger (consumer_group, event_id, epoch, attempts, worker)
-select %(group)s, id, %(epoch)s, %(attempt)s, %(worker)s
+select %(group)s, id, %(epoch)s, 1, %(worker)s
 from unnest(%(ids)s::uuid[]) id
 on conflict do nothing
 returning event_id
