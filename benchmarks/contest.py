@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
+
+import psutil
 
 from benchmarks.process import Cost
 from benchmarks.stage import say
 
 QUIET_CORES = 0.35  # more than this at work for somebody else, and a run says little
+QUIET_WAIT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One checked run: events a second (or milliseconds), and what it cost."""
+    """One checked run: events a second (or milliseconds), what it cost, and whatever else is worth telling."""
 
     value: float
     cost: Cost
+    also: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def quiet(self) -> bool:
+        return self.cost.foreign_cores <= QUIET_CORES
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,10 @@ class Result:
 
     @property
     def quiet(self) -> list[int]:
-        """Pairs during which the machine did little else; all of them where fewer than three were quiet."""
+        """Pairs during which the machine did little else; all of them where fewer than half were quiet."""
         pairs = range(len(self.ours))
-        quiet = [n for n in pairs if max(self.ours[n].cost.foreign_cores, self.other[n].cost.foreign_cores) <= QUIET_CORES]
-        return quiet if len(quiet) >= min(3, len(self.ours)) else list(pairs)
+        quiet = [n for n in pairs if self.ours[n].quiet and self.other[n].quiet]
+        return quiet if 2 * len(quiet) >= len(self.ours) else list(pairs)
 
     @property
     def ratios(self) -> list[float]:
@@ -67,16 +76,26 @@ class Result:
 
 
 def hold(contest: Contest, pairs: int) -> Result:
-    """Run the contest: pairs in turn, each run fresh and checked."""
+    """Run the contest: pairs in turn, each run fresh and checked, when the machine has little else to do."""
     result = Result(contest)
     for n in range(pairs):
         order = [(contest.ours, result.ours), (contest.other, result.other)]
         for run, samples in order if n % 2 == 0 else reversed(order):
+            if pairs > 1:
+                wait_for_quiet()
             samples.append(run())
         ours, other = result.ours[-1], result.other[-1]
         say(
             f"  {contest.name}: pair {n + 1} of {pairs}: {ours.value:,.1f} against {other.value:,.1f} {contest.unit},"
             f" ratio {ours.value / other.value:.2f}"
-            f" (other work: {ours.cost.foreign_cores:.1f} and {other.cost.foreign_cores:.1f} cores)"
+            f" (other work meanwhile: {ours.cost.foreign_cores:.1f} and {other.cost.foreign_cores:.1f} cores)"
         )
     return result
+
+
+def wait_for_quiet() -> None:
+    """Wait until nobody else uses much of the machine, but not for ever."""
+    deadline = time.monotonic() + QUIET_WAIT_S
+    cores = psutil.cpu_count() or 1
+    while psutil.cpu_percent(0.5) / 100 * cores > QUIET_CORES and time.monotonic() < deadline:
+        pass

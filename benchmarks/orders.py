@@ -19,7 +19,7 @@ TOPIC = "orders"
 TYPE = "OrderPlaced"
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 MOST_LINES = 16
-POOL = 20_000  # different bodies; later events take the first ones again
+POOL = 65_000  # different bodies; later events take the first ones again
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,9 @@ class Orders:
     """Makes events of one project's own schema."""
 
     def __init__(self, project: Project) -> None:
-        random = Random(7)
         self._encode = project.codec.encode
         self._bodies: list[bytes] = []
-        self._random = random
+        self._random = Random(7)
 
     def placed(self, count: int, *, keys: int | None = None, first: int = 0) -> list[Placed]:
         """Events number `first` to `first + count`, of as many keys; None: a key each."""

@@ -34,7 +34,9 @@ class Process:
     @classmethod
     def stream(cls, scene: Scene, *arguments: str) -> Process:
         """The product's own command."""
-        return cls(scene, str(STREAM), "--log-format", "json", *arguments)
+        return cls(
+            scene, str(STREAM), "--log-format", "json", *arguments, "--project", str(scene.config.project)
+        )
 
     @classmethod
     def raw(cls, scene: Scene, module: str, *arguments: str) -> Process:
@@ -43,7 +45,9 @@ class Process:
     def check_alive(self) -> bool:
         """True, or RuntimeError with its last lines."""
         if self._process.poll() is not None:
-            raise RuntimeError(f"{' '.join(self.command)} ended with {self._process.returncode}:\n{self._tail()}")
+            raise RuntimeError(
+                f"{' '.join(self.command)} ended with {self._process.returncode}:\n{self._tail()}"
+            )
         return True
 
     def freeze(self) -> None:
@@ -101,7 +105,11 @@ class Clock:
         )
 
     def until(self, later: Clock, events: int) -> Cost:
-        ours = (later.contestants - self.contestants, later.postgres - self.postgres, later.broker - self.broker)
+        ours = (
+            later.contestants - self.contestants,
+            later.postgres - self.postgres,
+            later.broker - self.broker,
+        )
         known = sum(ours) + later.own - self.own
         foreign = max(later.machine - self.machine - known, 0.0) / max(later.at - self.at, 1e-9)
         contestants, postgres, broker = (seconds * 1e6 / events for seconds in ours)

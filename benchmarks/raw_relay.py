@@ -37,8 +37,14 @@ def run() -> None:
         }
     )
     conn = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
-    for setting in ("synchronous_commit = off", "timezone = UTC", "enable_seqscan = off", "enable_bitmapscan = off",
-                    "enable_hashjoin = off", "enable_mergejoin = off"):
+    for setting in (
+        "synchronous_commit = off",
+        "timezone = UTC",
+        "enable_seqscan = off",
+        "enable_bitmapscan = off",
+        "enable_hashjoin = off",
+        "enable_mergejoin = off",
+    ):
         conn.execute(f"set {setting}".encode())
     cursor = conn.cursor(binary=True)
     failed: list[KafkaError] = []

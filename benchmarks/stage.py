@@ -27,7 +27,7 @@ from stream.floors import SHARDS
 from stream.project import Project
 
 GROUPS = Path(__file__).parent / "consumers"
-WAIT_S = 300.0
+WAIT_S = 120.0
 
 
 def say(text: str) -> None:
@@ -35,7 +35,9 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def wait_until(true: Callable[[], bool], what: str, *, every_s: float = 0.01, timeout_s: float = WAIT_S) -> None:
+def wait_until(
+    true: Callable[[], bool], what: str, *, every_s: float = 0.01, timeout_s: float = WAIT_S
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:
@@ -63,10 +65,14 @@ class Stage:
             conn.execute("alter system set track_commit_timestamp = on")
         stack.restart_postgres(self._data)
         self.pids = stack.processes(self._data)
-        self.admin = AdminClient({"bootstrap.servers": self.addresses.bootstrap_servers})
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.addresses.bootstrap_servers,
+            "log_level": 0,
+        }
+        self.admin = AdminClient(client)
         self.producer = Producer(
             {
-                "bootstrap.servers": self.addresses.bootstrap_servers,
+                **client,
                 "partitioner": "murmur2_random",
                 "compression.type": "lz4",
                 "max.in.flight.requests.per.connection": 1,
@@ -166,7 +172,7 @@ class Scene:
 
     def published(self) -> int:
         """Records in the topic: the sum of its end offsets."""
-        latest = OffsetSpec.latest()
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.topic, n): latest for n in range(self.partitions)}
         return sum(answer.result(20).offset for answer in self.stage.admin.list_offsets(asked).values())
 

@@ -1,4 +1,4 @@
-"""What a handler gets: its Context, and a connection that leaves commit and rollback to the engine."""
+"""What a handler gets beside its event: the Context."""
 
 from __future__ import annotations
 
@@ -6,66 +6,13 @@ import time
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any
 
-import psycopg
 import structlog
-from psycopg import pq
-from psycopg.abc import PQGen
 
-from stream.errors import GroupError
+from stream.connection import HandlerConnection
 from stream.events import Event
 from stream.outbox import Outbox, Prepared
-
-
-class HandlerConnection(psycopg.Connection[tuple[Any, ...]]):
-    """`ctx.db`. Counts what is sent through it; while a handler runs, it refuses to end the transaction.
-
-    Nested `with ctx.db.transaction():` blocks are savepoints and are allowed.
-    """
-
-    guarded = False  # while handlers run
-    sent = 0  # round trips and queued statements so far
-
-    def wait(self, gen: PQGen[Any], *args: Any, **kwargs: Any) -> Any:
-        self.sent += 1
-        return super().wait(gen, *args, **kwargs)
-
-    def commit(self) -> None:
-        self._check("commit()")
-        super().commit()
-
-    def rollback(self) -> None:
-        self._check("rollback()")
-        super().rollback()
-
-    def close(self) -> None:
-        self._check("close()")
-        super().close()
-
-    def set_autocommit(self, value: bool) -> None:
-        self._check("autocommit")
-        super().set_autocommit(value)
-
-    def _check(self, what: str) -> None:
-        if self.guarded:
-            _refuse(what)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the transaction cannot be committed any more: a statement failed, or the connection is lost."""
-        return (
-            self.broken
-            or self.closed
-            or self.pgconn.pipeline_status == pq.PipelineStatus.ABORTED
-            or self.pgconn.transaction_status in (pq.TransactionStatus.INERROR, pq.TransactionStatus.UNKNOWN)
-        )
-
-
-def _refuse(what: str) -> NoReturn:
-    raise GroupError(
-        f"ctx.db.{what}: a handler must not end its transaction; the engine commits once the handler returned"
-    )
 
 
 class Context:

@@ -71,10 +71,14 @@ def connect(
         )
     except psycopg.Error as error:
         raise unreachable(url, error) from None
-    with connection.pipeline():
-        for name, value in (settings or {}).items():
-            connection.execute("select set_config(%s, %s, false)", [name, value])
-    connection.autocommit = autocommit
+    try:
+        with connection.pipeline():
+            for name, value in (settings or {}).items():
+                connection.execute("select set_config(%s, %s, false)", [name, value])
+        connection.autocommit = autocommit
+    except psycopg.OperationalError as error:  # lost as soon as it was made: the server is being restarted
+        connection.close()
+        raise unreachable(url, error) from None
     return connection
 
 

@@ -29,7 +29,7 @@ import structlog
 from psycopg.pq import TransactionStatus
 
 from stream import database
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.errors import StopGroup, StreamError, Unreachable
 from stream.events import Record, cloud_attributes, event_id
 from stream.failpoints import failpoint
@@ -240,11 +240,12 @@ class Execution:
             failpoint("consume.handled")
             if handling.doomed or not self._settlement.worth_committing(works):
                 return False
-            with nullcontext() if together else conn.pipeline():
-                settled = self._settlement.settle(conn, handling, works)
-                failpoint("consume.before_commit")
-                handling.committing = True
-                conn.commit()
+            if not together and conn.info.transaction_status == TransactionStatus.IDLE:
+                _stop()
+            settled = self._settlement.settle(conn, handling, works, together=together)
+            failpoint("consume.before_commit")
+            handling.committing = True
+            conn.commit()
         failpoint("consume.after_commit")
         self._settlement.committed(settled)
         return True

@@ -8,6 +8,7 @@ separated by commas.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 
@@ -61,8 +62,8 @@ def parse(text: str) -> dict[str, tuple[Callable[[], object], int]]:
     settings = {}
     for part in filter(None, text.split(",")):
         name, _, action = part.partition("=")
-        action, _, nth = action.partition("@")
-        if name not in NAMES or action not in ACTIONS or not (nth or "1").isdigit():
+        action, counted, nth = action.partition("@")
+        if name not in NAMES or action not in ACTIONS or (counted and not re.fullmatch("[1-9][0-9]*", nth)):
             raise UsageError(
                 f"{VARIABLE}: cannot read {part!r}; expected NAME=ACTION[@NTH] with "
                 f"NAME one of {', '.join(sorted(NAMES))} and ACTION one of {', '.join(ACTIONS)}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import uuid
 
 import psycopg
+from psycopg.rows import tuple_row
 
-from stream.context import Context, HandlerConnection
+from stream.connection import HandlerConnection
+from stream.context import Context
 from stream.database import is_infrastructure
 from stream.errors import StopGroup, StreamError
 from stream.events import Event, parsed_time
@@ -75,6 +77,7 @@ class Handling:
                 self._flush(handler)
         finally:
             self._conn.guarded = False
+            self._conn.row_factory = tuple_row  # a handler may have set its own
 
     def _handle(self, work: Work) -> None:
         # A list of another handler that holds an earlier event of this key goes first.

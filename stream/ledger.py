@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg import Cursor
 
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.database import query
 
 
@@ -45,6 +45,12 @@ class Ledger:
         sorted_ids = _array(sorted(ids, key=attrgetter("int")))
         arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "ids": sorted_ids}
         return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
+
+    def claim_one(self, conn: HandlerConnection, id: UUID) -> tuple[bool, bool]:
+        """The same for one event; returns whether it was claimed, and whether anything of the group is parked."""
+        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "id": id.hex}
+        row = conn.execute(query("claim_one"), arguments).fetchone()
+        return row is not None, row is not None and bool(row[0])
 
     def claim_woken(self, conn: HandlerConnection, ids: Sequence[UUID], attempts: Sequence[int]) -> Claim:
         """The same for events that were parked, each with the number of this try."""

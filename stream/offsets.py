@@ -1,8 +1,9 @@
-"""Which offset of a partition may be committed. Pure."""
+"""Which offsets may be committed: OffsetTracker for a partition, Progress for all that a member has. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 
 Partition = tuple[str, int]  # (topic, number)
 
@@ -58,3 +59,65 @@ class OffsetTracker:
     def position(self) -> int:
         """The offset after the last received one."""
         return self._next
+
+
+class Progress:
+    """The trackers of the partitions a member has now. Each assignment is a new generation."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._trackers: dict[Partition, OffsetTracker] = {}
+
+    def start(self, starts: Mapping[Partition, int]) -> None:
+        """Partitions were assigned, to be read from these offsets."""
+        self.generation += 1
+        for partition, offset in starts.items():
+            self._trackers[partition] = OffsetTracker(offset, self.generation)
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """They are not ours any more."""
+        for partition in partitions:
+            self._trackers.pop(partition, None)
+
+    def partitions(self) -> set[Partition]:
+        return set(self._trackers)
+
+    def received(self, partition: Partition, offset: int) -> bool:
+        """Note an offset that came; False where it is not ours, or came before."""
+        tracker = self._trackers.get(partition)
+        return tracker is not None and tracker.received(offset)
+
+    def waits_for(self, partition: Partition, generation: int) -> bool:
+        """Whether what was taken in that generation still counts: False once its assignment is over, even if the
+        partition has come back since."""
+        tracker = self._trackers.get(partition)
+        return tracker is not None and tracker.generation <= generation
+
+    def finished(self, partition: Partition, offset: int) -> None:
+        self._trackers[partition].finished(offset)
+
+    def passed(self, partition: Partition, offset: int) -> None:
+        """The broker has nothing more before `offset`."""
+        if partition in self._trackers:
+            self._trackers[partition].passed(offset)
+
+    def position(self, partition: Partition) -> int | None:
+        """The offset after the last received one; None where the partition is not ours."""
+        tracker = self._trackers.get(partition)
+        return None if tracker is None else tracker.position
+
+    def committable(self, partitions: Iterable[Partition] | None = None) -> dict[Partition, int]:
+        """What is worth committing: only offsets above those the broker has, so that none goes backwards."""
+        offsets = {}
+        for partition in self._trackers if partitions is None else partitions:
+            tracker = self._trackers.get(partition)
+            if tracker is not None and (offset := tracker.committable()) > tracker.committed:
+                offsets[partition] = offset
+        return offsets
+
+    def committed(self, offsets: Mapping[Partition, int]) -> None:
+        """The broker has these."""
+        for partition, offset in offsets.items():
+            tracker = self._trackers.get(partition)
+            if tracker is not None:
+                tracker.committed = max(tracker.committed, offset)

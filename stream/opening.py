@@ -1,9 +1,10 @@
 """Opening: how a run's transaction begins, so that no event passes an earlier one of its key that is parked.
 
-A fresh event is looked up among the parked twice, before and after it is claimed. Parked before: it follows, and is
-never claimed. Parked only after: between the looks its key was parked by somebody, and claiming it was wrong; the
-transaction is undone and begun again, no attempt counted. Where nothing of the group is parked both looks are probes
-of an empty index, in the round trip of the claim.
+A fresh event may be handled once it is claimed and, looked up after that, its key is not parked. (Looked up only
+before: somebody who lost its partitions may park the key in between, and give us the claim with the same commit.)
+Where nothing of the group is parked, that look is one probe of an empty index, in the claim's own round trip. An
+event whose key is parked follows, and is never claimed; a claim that was wrong is given back by undoing the
+transaction, which begins again, no attempt counted.
 
 Keys found parked are locked, and looked up again under the lock: the one who runs their last row takes it away
 under that lock, and what then still stands there has a live head that will wake what we put behind it.
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.database import query
 from stream.ledger import Ledger
 from stream.outcomes import DUPLICATE, PARKED
@@ -54,32 +56,39 @@ class Opening:
                 raise TooManyLocks
 
     def _begin_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
-        """The way of a run that meets nothing parked: one round trip. False: begin again, with these lanes locked."""
+        """The way of a run that meets nothing parked. False: undone; begin again, with these lanes locked.
+
+        Claimed first and looked up then: what is found parked gives the claim back by undoing the transaction.
+        """
         parking = self.parking
-        base = {"group": self.ledger.group}
-        lanes = {parking.lane_of(work) for work in works} if parking is not None and self._wary else set()
-        with conn.pipeline():
-            conn.execute("begin")
-            any_parked = conn.execute(query("begin_run"), base)
-            before = parking.look(conn, lanes) if parking is not None and lanes else None
-            claim = self.ledger.claim(conn, [work.id for work in works])
-            if parking is None:
-                after = None
-            elif lanes:
-                after = parking.look(conn, lanes)
+        if parking is None or not self._wary:
+            if len(works) == 1:
+                conn.execute("begin")
+                mine, self._wary = self.ledger.claim_one(conn, works[0].id)
+                refused = set() if mine else {works[0].id}
             else:
-                after = conn.execute(query("any_parked"), base)
-        if parking is not None:
-            row = any_parked.fetchone()
-            self._wary = row is not None and bool(row[1])
-            if before is not None and after is not None:
-                locked |= {lane for cursor in (before, after) for (lane,) in cursor}
-            elif after is not None and not self._wary:
-                found = after.fetchone()
-                self._wary = found is not None and bool(found[0])
-            if locked or (self._wary and not lanes):
+                with conn.pipeline():
+                    conn.execute("begin")
+                    claim = self.ledger.claim(conn, [work.id for work in works])
+                    after = conn.execute(query("any_parked"), {"group": self.ledger.group})
+                self._wary = _flag(after)
+                refused = claim.refused()
+            if self._wary and parking is not None:
                 conn.rollback()
                 return False
+            _claimed(works, refused)
+            return True
+        lanes = {parking.lane_of(work) for work in works}
+        with conn.pipeline():
+            conn.execute("begin")
+            any_parked = conn.execute(query("any_parked"), {"group": self.ledger.group})
+            claim = self.ledger.claim(conn, [work.id for work in works])
+            looked = parking.look(conn, lanes)
+        self._wary = _flag(any_parked)
+        locked |= {lane for (lane,) in looked}
+        if locked:
+            conn.rollback()
+            return False
         _claimed(works, claim.refused())
         return True
 
@@ -91,7 +100,6 @@ class Opening:
         lanes = [parking.lane_of(work) for work in works]
         with conn.pipeline():
             conn.execute("begin")
-            conn.execute(query("begin_run"), {"group": self.ledger.group})
             parking.lock(conn, locked)
             looked = parking.look(conn, set(lanes))
         parked = {lane for (lane,) in looked}
@@ -119,7 +127,6 @@ class Opening:
         assert parking is not None
         with conn.pipeline():
             conn.execute("begin")
-            conn.execute(query("begin_run"), {"group": self.ledger.group})
             parking.lock(conn, lanes)
             loaded = parking.load(conn, lanes, limit)
         works = parking.works(loaded)
@@ -137,6 +144,11 @@ def _singles(works: Sequence[Work]) -> list[Work]:
         if first.setdefault(work.id, work) is not work and not work.finished:
             work.outcome = DUPLICATE
     return list(first.values())
+
+
+def _flag(cursor: Any) -> bool:
+    row = cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 def _claimed(works: Sequence[Work], refused: set[UUID]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.database import query
 from stream.events import Record, cloud_attributes, header
 from stream.failures import Failure

@@ -24,18 +24,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from stream import failures
 from stream.assignment import Assignment, Stopping
 from stream.config import Config
-from stream.errors import PartlyDone
-from stream.events import Record, header
+from stream.ends import Ends
 from stream.execution import Execution
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
-from stream.kafka.consumer import GroupConsumer, KafkaException
+from stream.kafka.consumer import GroupConsumer
 from stream.lanes import Lanes
-from stream.offsets import OffsetTracker, Partition
-from stream.outcomes import Outcome
+from stream.offsets import Partition, Progress
 from stream.policy import retry_delay
 from stream.project import Project
 from stream.workers import Flight, Landing, Workers
@@ -82,24 +81,24 @@ class Processor:
             ),
         )
         self._lanes = Lanes()
-        self._trackers: dict[Partition, OffsetTracker] = {}
+        self._progress = Progress()
         self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
-        self._generation = 0
-        # Records ready to start that are enough to keep the workers busy until the next fetch.
-        self._enough = max(2 * group.batch, 4 * group.concurrency)
+        # Records ready to start that keep the workers busy while more are fetched.
+        self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
         self._paused = False
         self._polled_at = 0.0
         self._commit_at = 0.0
         self._commit_again_at = 0.0
         self._look_at = 0.0
-        self._ends: dict[Partition, int] = {}
+        self._ends: Ends | None = None
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Join, and go round until told to stop or the end is reached; then finish what is under way, and leave."""
         try:
-            self._ends = self._assignment.prepare()
+            ends = self._assignment.prepare()
+            self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
             self._consumer.subscribe(self.group.topics, self)
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
@@ -138,61 +137,33 @@ class Processor:
 
     def _settle(self, landing: Landing) -> None:
         """Finished records let the offset pass; a failed one waits in front of its lane, and others go on."""
-        flight = landing.flight
+        flight, run = landing.flight, landing.flight.run
         back, hold = [], []
-        for record, outcome in zip(flight.run.records, landing.outcomes, strict=True):
+        for record, outcome in zip(run.records, landing.outcomes, strict=True):
             self.counts[outcome.kind] += 1
-            tracker = self._tracker(record, flight)
-            if tracker is None:
+            partition = (record.topic, record.partition)
+            if not self._progress.waits_for(partition, flight.generation):
                 continue
             if outcome.finished:
-                tracker.finished(record.offset)
-            elif (record.topic, record.partition) not in self._leaving:
+                self._progress.finished(partition, record.offset)
+            elif partition not in self._leaving:
                 back.append(record)
                 if outcome.kind == "failed":
-                    hold.append((record, self._hold_until(record, outcome, flight.run.attempt)))
-        self._lanes.settle(flight.run, back, hold)
-
-    def _tracker(self, record: Record, flight: Flight) -> OffsetTracker | None:
-        """The tracker that waits for this record; None where its assignment is over, even if there is a new one."""
-        tracker = self._trackers.get((record.topic, record.partition))
-        return None if tracker is None or tracker.generation > flight.generation else tracker
-
-    def _hold_until(self, record: Record, outcome: Outcome, attempt: int) -> float:
-        delay = retry_delay(attempt, outcome.error, random.random())
-        log.error(
-            "event.failed",
-            group=self.group.name,
-            event_id=header(record.headers, "ce_id"),
-            type=header(record.headers, "ce_type"),
-            key=None if record.key is None else record.key.decode(errors="backslashreplace")[:200],
-            position=record.position,
-            stage=outcome.stage,
-            error=f"{type(outcome.error).__name__}: {str(outcome.reason)[:1000]}",
-            attempt=attempt,
-            again_in_seconds=round(delay, 1),
-            exc_info=outcome.error if outcome.stage == "handler" else None,
-        )
-        return time.monotonic() + delay
+                    delay = retry_delay(run.attempt, outcome.error, random.random())
+                    failures.report(self.group.name, record, outcome, attempt=run.attempt, again_in=delay)
+                    hold.append((record, time.monotonic() + delay))
+        self._lanes.settle(run, back, hold)
 
     def _commit_if_due(self) -> None:
-        """Send offsets from time to time, never backwards, one message at a time."""
+        """Send offsets from time to time, one message at a time: a broker that hangs holds up nothing else."""
         now = time.monotonic()
         if now < self._commit_at or (self._consumer.commits_under_way and now < self._commit_again_at):
             return
         self._commit_at, self._commit_again_at = now + COMMIT_EVERY_S, now + COMMIT_PATIENCE_S
-        offsets = self._committable(self._trackers)
+        offsets = self._progress.committable()
         if offsets:
             failpoint("consume.before_offset_commit")
             self._consumer.commit(offsets)
-
-    def _committable(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        offsets = {}
-        for partition in partitions:
-            tracker = self._trackers.get(partition)
-            if tracker is not None and tracker.committable() > tracker.committed:
-                offsets[partition] = tracker.committable()
-        return offsets
 
     def _dispatch(self) -> None:
         """Hand runs to idle workers.
@@ -212,13 +183,12 @@ class Processor:
             run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
             if run is None:
                 return
-            self._workers.start(Flight(run, self._generation))
+            self._workers.start(Flight(run, self._progress.generation))
 
     def _has_room(self) -> bool:
         """Whether to fetch. What waits behind busy and failing keys counts for memory only: others must go on."""
         lanes = self._lanes
-        enough = self._enough // 2 if self._paused else self._enough
-        return lanes.startable < enough and lanes.count < MOST_RECORDS and lanes.bytes < MOST_BYTES
+        return lanes.startable < self._enough // 2 and lanes.count < MOST_RECORDS and lanes.bytes < MOST_BYTES
 
     def _fetch(self) -> None:
         """Records from the broker into their lanes."""
@@ -240,18 +210,14 @@ class Processor:
         """Fetch, and put what is ours and new into the lanes; returns how much that was."""
         fetched = self._consumer.fetch(limit, timeout)
         self._polled_at = time.monotonic()
-        trackers = self._trackers
-        new = []
-        for record in fetched.records:
-            tracker = trackers.get((record.topic, record.partition))
-            if tracker is not None and tracker.received(record.offset):
-                new.append(record)
+        received = self._progress.received
+        new = [r for r in fetched.records if received((r.topic, r.partition), r.offset)]
         self._lanes.add(new)
         for partition, end in fetched.ends:
-            if partition in trackers:
-                trackers[partition].passed(end)
-        if fetched.homeless:
-            self._restart([partition for partition in fetched.homeless if partition in trackers])
+            self._progress.passed(partition, end)
+        homeless = self._progress.partitions().intersection(fetched.homeless) if fetched.homeless else None
+        if homeless:
+            self._restart(sorted(homeless))
         return len(new)
 
     def _wait_for_room(self) -> None:
@@ -275,9 +241,7 @@ class Processor:
         starts = self._assignment.open(partitions)
         if self._paused:
             self._consumer.pause()  # what has just come, too
-        self._generation += 1
-        for partition, offset in starts.items():
-            self._trackers[partition] = OffsetTracker(offset, self._generation)
+        self._progress.start(starts)
         if partitions:
             log.info("partitions.assigned", group=self.group.name, partitions=_names(partitions))
 
@@ -288,7 +252,7 @@ class Processor:
         for topic, number in partitions:
             self._lanes.drop(topic, number)
         self._await_landings(self._flights_of(partitions), min(time.monotonic() + REVOKE_S, self._deadline))
-        self._commit_now(self._committable(partitions))
+        self._commit_now(self._progress.committable(partitions))
         self._forget(partitions)
         self._quietly("release", lambda: self._state.released(partitions))
         if partitions:
@@ -303,10 +267,7 @@ class Processor:
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
         """The broker has these offsets."""
-        for partition, offset in offsets.items():
-            tracker = self._trackers.get(partition)
-            if tracker is not None:
-                tracker.committed = max(tracker.committed, offset)
+        self._progress.committed(offsets)
         failpoint("consume.after_offset_commit")
 
     def _restart(self, partitions: list[Partition]) -> None:
@@ -318,9 +279,8 @@ class Processor:
     def _forget(self, partitions: Iterable[Partition]) -> None:
         for flight in self._flights_of(partitions):
             flight.abandoned = True  # it may finish; it is not waited for, nor tried again
-        for partition in partitions:
-            self._trackers.pop(partition, None)
-            self._leaving.discard(partition)
+        self._progress.forget(partitions)
+        self._leaving.difference_update(partitions)
 
     def _flights_of(self, partitions: Iterable[Partition]) -> set[Flight]:
         wanted = set(partitions)
@@ -336,7 +296,7 @@ class Processor:
         """Finish what has started, commit, leave the group: in this order, within one deadline."""
         self.stop(MEMORY_S if isinstance(self._failure, MemoryError) else STOP_S)
         self._quietly("drain", lambda: self._await_landings(set(self._workers.flights), self._deadline))
-        self._quietly("commit", lambda: self._commit_now(self._committable(self._trackers)))
+        self._quietly("commit", lambda: self._commit_now(self._progress.committable()))
         self._quietly("close", self._consumer.close)
         self._workers.close(self._deadline)
 
@@ -364,34 +324,15 @@ class Processor:
             log.warning("group.leaving", group=self.group.name, step=what, error=str(error))
 
     def _at_end(self) -> bool:
-        """With `exit_at_end`: whether the group, all its members together, has reached the ends read at the start.
-
-        Raises PartlyDone where only keys are left that still fail.
-        """
+        """With `exit_at_end`: whether the end is reached; looked at now and then, while nothing is under way."""
         now = time.monotonic()
-        if not self._exit_at_end or now < self._look_at or self._workers.flights:
+        if self._ends is None or self._workers.flights or now < self._look_at:
             return False
         self._look_at = now + LOOK_EVERY_S
-        behind = {p: end for p, end in self._ends.items() if self._position(p) < end}
-        if not behind:
-            self._commit_now(self._committable(self._trackers))
-        try:
-            committed = self._consumer.committed(self._ends)
-        except KafkaException:
+        if not self._ends.read(self._progress):
             return False
-        left = {p for p, end in self._ends.items() if (committed[p] or 0) < end}
-        if not left:
-            return True
-        failing = list(self._lanes.held())
-        if failing and not behind and not self._lanes.startable and left <= self._trackers.keys():
-            keys = sorted({_shown_key(record) for record in failing})
-            raise PartlyDone(f"group {self.group.name!r}: left behind, still failing: {', '.join(keys)}")
-        return False
-
-    def _position(self, partition: Partition) -> float:
-        """How far this member has read; a partition of another member is not ours to read."""
-        tracker = self._trackers.get(partition)
-        return float("inf") if tracker is None else tracker.position
+        self._commit_now(self._progress.committable())
+        return self._ends.reached(self._consumer, self._progress, self._lanes)
 
 
 def _worker_count(group: ConsumerGroup) -> int:
@@ -402,7 +343,3 @@ def _worker_count(group: ConsumerGroup) -> int:
 def _names(partitions: Iterable[Partition]) -> list[str]:
     return [f"{topic}[{number}]" for topic, number in sorted(partitions)]
 
-
-def _shown_key(record: Record) -> str:
-    key = f"no key, {record.position}" if record.key is None else record.key.decode(errors="backslashreplace")
-    return key[:100]

@@ -104,6 +104,7 @@ class Relay:
         An event whose transaction is open is not waited for. Raises psycopg.Error or Unreachable where the
         database is lost.
         """
+        self._rejected = {}
         published = quiet = 0
         while not self._stopping and quiet < 2:
             done = self.run_once()

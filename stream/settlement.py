@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.database import query
 from stream.errors import StopGroup
 from stream.failures import failure_of
@@ -22,7 +22,7 @@ from stream.health import Health
 from stream.keys import shown_key
 from stream.lanes import Run
 from stream.ledger import Ledger
-from stream.outbox import Outbox
+from stream.outbox import Outbox, Prepared
 from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, Outcome
 from stream.parking import Parking, Verdict
 from stream.policy import Dead, FailurePolicy, Retry
@@ -83,7 +83,9 @@ class Settlement:
             if (work.claimed and work.finished) or work.outcome in (PARKED, DUPLICATE)
         ) or (self._failing is not None and any(work.failed for work in works))
 
-    def settle(self, conn: HandlerConnection, handling: Handling, works: Sequence[Work]) -> Settled:
+    def settle(
+        self, conn: HandlerConnection, handling: Handling, works: Sequence[Work], *, together: bool
+    ) -> Settled:
         """Write it all, up to the commit. Emits come last: they take locks on their keys. Raises Uncounted."""
         settled = Settled(works)
         special = [work for work in works if work.outcome is not DONE or work.row is not None]
@@ -99,14 +101,14 @@ class Settlement:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
-        conn.execute("select stream.same_transaction()")
-        lanes = set()
+        if together:  # alone, the connection's own state has told
+            conn.execute("select stream.same_transaction()")
+        emitted = handling.emitted if self._ledger.epoch == 0 else []  # in a second run of history they were emitted
         if special and self._failing is not None:
-            lanes = self._write_down(conn, self._failing.parking, special, settled, handling)
-        if self._ledger.epoch == 0:  # in a second run of history, what was emitted then was emitted
-            self._outbox.write(conn, handling.emitted)
-        if lanes and self._failing is not None:
-            self._failing.parking.leave_live_heads(conn, lanes)
+            with conn.pipeline():
+                self._write_down(conn, self._failing.parking, special, settled, emitted)
+        else:
+            self._outbox.write(conn, emitted)
         return settled
 
     def committed(self, settled: Settled) -> None:
@@ -190,9 +192,9 @@ class Settlement:
         parking: Parking,
         works: list[Work],
         settled: Settled,
-        handling: Handling,
-    ) -> set[int]:
-        """Parked rows and letters; returns the lanes whose lowest row may have changed."""
+        emitted: Sequence[Prepared],
+    ) -> None:
+        """Parked rows and letters, emits, and live heads where the lowest row may have changed."""
         holds = self._failing is not None and self._failing.holds_dead
         verdicts = settled.verdicts
         dead = [verdict for verdict in verdicts if verdict.retry is None]
@@ -211,13 +213,14 @@ class Settlement:
         parking.unpark(conn, gone)
         moved = [*gone, *(verdict.work for verdict in verdicts)]
         if moved:
-            keys = {work.record.key for work in moved} | {event.key for event in handling.emitted}
+            keys = {work.record.key for work in moved} | {event.key for event in emitted}
             conn.execute(query("lock_keys"), {"keys": list(keys)})
         if dead:
             parking.bury(conn, dead)
+        self._outbox.write(conn, emitted)
+        parking.leave_live_heads(conn, {parking.lane_of(work) for work in moved})
         settled.outcomes = [(work, PARKED) for work in followers]
         settled.outcomes += [(v.work, DEAD if v.retry is None else PARKED) for v in verdicts]
-        return {parking.lane_of(work) for work in moved}
 
     def _log(self, verdict: Verdict) -> None:
         work, failure, retry = verdict.work, verdict.failure, verdict.retry

@@ -20,7 +20,7 @@ from stream.shards import ShardSession
 ROWS_A_SHARD = 64  # read at once of one topic; doubled while a shard comes back full
 MOST_ROWS_A_SHARD = 2048
 MOST_ROWS_A_READ = 6000
-MOST_BYTES_A_READ = 16 * 1024 * 1024
+MOST_BYTES_A_READ = 8 * 1024 * 1024
 LOOK_AT_LOCKS_EVERY_S = 0.1
 DISCOVER_TOPICS_EVERY_S = 1.0
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from stream.context import HandlerConnection
+from stream.connection import HandlerConnection
 from stream.events import Record
 from stream.groups import ConsumerGroup
 from stream.handling import Unplaced

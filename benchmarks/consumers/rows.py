@@ -1,6 +1,7 @@
 """The ordinary handler: one statement an event, 500 events a transaction."""
 
 from consumers._effects import INSERT, effect
+
 from stream import ConsumerGroup, Context, Event
 
 group = ConsumerGroup("rows", topics=["orders"], start="beginning", batch=500)

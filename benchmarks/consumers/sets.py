@@ -1,6 +1,7 @@
 """The set-based handler: one statement for all events of a transaction."""
 
 from consumers._effects import INSERT_SET, effect
+
 from stream import ConsumerGroup, Context, Event
 
 group = ConsumerGroup("sets", topics=["orders"], start="beginning", batch=500)

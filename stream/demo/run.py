@@ -99,7 +99,8 @@ class Demo:
 
     def run(self, count: int, orders: Sequence[Order] | None) -> Statement:
         placing = Placing(self._config, self._project, count=count, orders=orders)
-        killer = Killer(max((count if orders is None else len(orders)) // 2, 1), self._children)
+        # An order brings about two mails, so this is in the middle.
+        killer = Killer(count if orders is None else len(orders), self._children)
         self._provider.on_mail = killer
         self._children.start("relay", "relay")
         for group in GROUPS:

@@ -302,7 +302,9 @@ def first_time(config: Config, starts: Mapping[Partition, int], patience: float 
             message = consumer.poll(left)
             if message is None or message.error() is not None:
                 continue
-            waiting.discard(((message.topic() or "").removeprefix(config.prefix), message.partition() or 0))
+            topic, partition = message.topic() or "", message.partition() or 0
+            consumer.pause([TopicPartition(topic, partition)])  # one of each is enough
+            waiting.discard((topic.removeprefix(config.prefix), partition))
             kind, stamp = message.timestamp()
             if kind != TIMESTAMP_NOT_AVAILABLE and (earliest is None or stamp < earliest):
                 earliest = stamp

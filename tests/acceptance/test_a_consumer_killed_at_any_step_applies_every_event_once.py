@@ -29,7 +29,7 @@ STEPS = [
 
 @pytest.mark.timeout(150)
 def test_a_consumer_killed_at_any_step_applies_every_event_once(
-    tmp_path: Path, config: Config, environment: dict[str, str]
+    tmp_path: Path, config: Config, environment: dict[str, str], effects: Effects
 ) -> None:
     assert {step for step, _, _ in STEPS} == {name for name in NAMES if name.startswith("consume.")}
     project = effect_project(tmp_path / "shop")
@@ -37,7 +37,6 @@ def test_a_consumer_killed_at_any_step_applies_every_event_once(
     for (_, _, batch), group in groups.items():
         write_group(project, group, batch=batch, concurrency=3)
     migrate(project, environment)
-    effects = Effects(config.database_url)
 
     with Load(config, project) as load:
         killed = [
@@ -55,5 +54,4 @@ def test_a_consumer_killed_at_any_step_applies_every_event_once(
     again = consume(project, environment, *groups.values(), at_end=True)
     assert again.wait() == 0, again.stderr
     for group in groups.values():
-        assert effects.by_key(group) == load.published, group
-    effects.close()
+        effects.check(load.published, group)

@@ -37,7 +37,7 @@ def test_a_new_project_runs(tmp_path: Path, environment: dict[str, str]) -> None
 
     stream(shop, environment, "schema", "check")
     python(shop, environment, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    assert not list(shop.glob("**/template*"))
+    assert ".stream/" in (shop / ".gitignore").read_text().split()
 
 
 def stream(shop: Path, environment: dict[str, str], *words: str) -> Command:

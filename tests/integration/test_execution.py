@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -96,7 +97,10 @@ def test_an_event_applied_before_is_a_duplicate_and_is_not_decoded(small, worker
     same = uuid.uuid4()
     w = worker(apply)
     assert w.kinds(record(small, "a", 1, id=same)) == ["done"]
-    assert w.kinds(record(small, "a", 1, id=same, value=b"\0bad"), record(small, "a", 2)) == ["duplicate", "done"]
+    assert w.kinds(record(small, "a", 1, id=same, value=b"\0bad"), record(small, "a", 2)) == [
+        "duplicate",
+        "done",
+    ]
     assert effects() == [("a", 1), ("a", 2)]
 
 
@@ -289,6 +293,39 @@ def test_a_handler_may_use_savepoints_and_read_what_it_wrote(small, worker, effe
     assert effects() == [("a", 1), ("a", 2), ("b", 3)]
 
 
+def test_a_handler_gets_the_rows_of_its_own_statement_however_late_other_answers_come(
+    small, worker, effects
+) -> None:
+    """The server answers when its buffer is full: a large answer that nobody asked for comes with the next one's."""
+
+    def handler(event: Event, ctx: Context) -> None:
+        ctx.db.execute("select repeat('x', 100000), pg_sleep(0.01)")
+        assert ctx.db.execute("select %s::int", [event.data["n"]]).fetchone() == (event.data["n"],)
+        cursor = ctx.db.cursor()
+        cursor.execute("select repeat('x', 100000), pg_sleep(0.01)")
+        assert list(cursor.execute("select %s::int", [event.data["n"]])) == [(event.data["n"],)]
+        apply(event, ctx)
+
+    assert worker(handler).kinds(*(record(small, f"k{n}", n) for n in range(3))) == ["done"] * 3
+    assert [n for _, n in effects()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_handler_can_count_the_rows_it_changed(small, worker, effects, size) -> None:
+    def handler(event: Event, ctx: Context) -> None:
+        update = "update effect set n = n where key = %s"
+        assert ctx.db.execute(update, [event.key]).rowcount == 0
+        apply(event, ctx)
+        cursor = ctx.db.cursor()
+        cursor.execute(update, [event.key])
+        assert (cursor.rowcount, cursor.statusmessage, cursor.description) == (1, "UPDATE 1", None)
+        cursor.executemany(INSERT, [(event.id, "more", 1), (event.id, "more", 2)])
+        assert cursor.rowcount == 2
+
+    outcomes = worker(handler).run(*(record(small, f"k{n}", n) for n in range(size)))
+    assert [outcome.kind for outcome in outcomes] == ["done"] * size, outcomes[0].error
+
+
 def test_alone_a_handler_can_answer_its_own_sql_error(small, worker, effects) -> None:
     def handler(event: Event, ctx: Context) -> None:
         try:
@@ -391,6 +428,81 @@ def test_a_list_that_fails_is_bisected_to_the_event(small, worker, effects, send
     assert sorted(n for _, n in effects()) == [n for n in range(20) if n != 13]
 
 
+# -- anything together ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_fails_every_key_is_applied_up_to_its_first_failure_and_no_further(
+    small, worker, effects, conn, seed
+) -> None:
+    """Python errors, SQL errors, undecodable bytes, doubles, lists, and connections that are lost meanwhile."""
+    dice = random.Random(seed)
+    fates: dict[int, str] = {}
+    cut = {dice.randrange(60) for _ in range(3)}  # at these calls, the connection is lost
+
+    def cut_off(ctx: Context) -> None:
+        if calls[0] in cut:
+            cut.discard(calls[0])
+            conn.execute("select pg_terminate_backend(%s)", [ctx.db.info.backend_pid])
+            conn.commit()
+        calls[0] += 1
+
+    calls = [0]
+
+    def one(event: Event, ctx: Context) -> None:
+        n = event.data["n"]
+        cut_off(ctx)
+        if fates[n] == "python":
+            raise ValueError(n)
+        apply(event, ctx)
+        if fates[n] == "python after sql":
+            raise ValueError(n)
+        if fates[n] == "sql":
+            ctx.db.execute("select 1/0")
+        if fates[n] == "read":
+            assert ctx.db.execute("select %s", [n]).fetchone() == (n,)
+
+    w = worker(one, batch=100)
+
+    @w.group.on("Listed", batch=True)
+    def many(events: list[Event], ctx: Context) -> None:
+        for event in events:
+            one(event, ctx)
+
+    records, ids = [], []
+    for n in range(dice.randrange(1, 40)):
+        fates[n] = dice.choice(["ok"] * 8 + ["read", "python", "python after sql", "sql", "bytes", "double"])
+        id = dice.choice(ids) if fates[n] == "double" and ids else uuid.uuid4()
+        r = record(small, f"k{dice.randrange(6)}", n, id=id, type=dice.choice(["Happened", "Listed"]))
+        if fates[n] == "double" and ids:  # the same event again, under the same key
+            r.key = records[ids.index(id)].key
+        if fates[n] == "bytes":
+            r.value = b"\0\0"
+        records.append(r)
+        ids.append(id)
+
+    kinds = w.kinds(*records)
+    expected, stopped, applied = [], set(), set()
+    for n, r in enumerate(records):
+        if r.key in stopped:
+            expected.append("unrun")
+        elif ids[n] in applied:
+            expected.append("duplicate")
+        elif fates[n] in ("python", "python after sql", "sql", "bytes"):
+            expected.append("failed")
+            stopped.add(r.key)
+        else:
+            expected.append("done")
+            applied.add(ids[n])
+    assert kinds == expected
+    done = [n for n, kind in enumerate(kinds) if kind == "done"]
+    written = [n for _, n in effects()]
+    assert sorted(written) == done
+    for key in {r.key for r in records}:
+        assert [n for n in written if records[n].key == key] == [n for n in done if records[n].key == key]
+    assert len(ledger(conn)) == len(done)
+
+
 # -- the database's condition ------------------------------------------------------------------------------------
 
 
@@ -427,7 +539,8 @@ def test_a_deadlock_is_no_events_failure(small, worker, effects, conn, database_
     kinds: list[str] = []
     workers = {key: worker(handler) for key in "ab"}
     threads = [
-        threading.Thread(target=lambda key=key: kinds.extend(workers[key].kinds(record(small, key)))) for key in "ab"
+        threading.Thread(target=lambda key=key: kinds.extend(workers[key].kinds(record(small, key))))
+        for key in "ab"
     ]
     for thread in threads:
         thread.start()

@@ -446,3 +446,40 @@ def test_a_full_group_still_takes_part_in_rebalances(member, small, things, effe
     first.end()
     second.end()
     assert sorted(n for _, n in effects()) == list(range(400))
+
+
+def test_retention_that_overtakes_a_running_member_is_a_gap_too(member, small, things, effects, conn) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    go_on = threading.Event()
+
+    def handler(event: Event, ctx: Context) -> None:
+        assert go_on.wait(60)
+        apply(event, ctx)
+
+    publish(things, small, [(f"k{n}", n) for n in range(3000)])
+    m = member(handler, concurrency=1)
+    until(lambda: m.processor._paused)
+    admin = AdminClient({"bootstrap.servers": things.bootstrap_servers})
+    name = things.prefix + "things"
+    cut = [TopicPartition(name, p, 600) for p in range(4)]
+    for future in admin.delete_records(cut).values():
+        future.result(20)
+    go_on.set()
+    total = sum(consumer_end - 600 for consumer_end in ends(things).values())
+    until(lambda: len(effects()) >= total, 60)
+    until(lambda: sum(committed(things).values()) == 3000)
+    m.end()
+    gaps = conn.execute("select partition, to_offset from stream.gap order by partition").fetchall()
+    assert gaps
+    assert {to for _, to in gaps} == {600}
+    applied = [n for _, n in effects()]
+    assert len(applied) == len(set(applied))
+
+
+def ends(config: Config) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": "looks"})
+    name = config.prefix + "things"
+    found = {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=10)[1] for p in range(4)}
+    consumer.close()
+    return found

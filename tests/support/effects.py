@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import threading
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AlterConfigOpType, AdminClient, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from stream.config import Config
 from stream.events import cloud_headers
@@ -73,7 +73,9 @@ def migrate(project: Project, env: Mapping[str, str]) -> None:
     assert command.wait() == 0, command.stderr
 
 
-def consume(project: Project, env: Mapping[str, str], *groups: str, failpoints: str = "", at_end: bool = False) -> Command:
+def consume(
+    project: Project, env: Mapping[str, str], *groups: str, failpoints: str = "", at_end: bool = False
+) -> Command:
     """Start `stream consume`; to its end where `at_end`."""
     options = [f"--group={group}" for group in groups or ("testers",)] + ["--exit-at-end"] * at_end
     env = {**env, "STREAM_FAILPOINTS": failpoints} if failpoints else env
@@ -91,9 +93,15 @@ class Effects:
         self._conn: psycopg.Connection[Any] | None = None
 
     def fetch(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection().execute(query.encode(), parameters).fetchall()
+        except psycopg.OperationalError:  # the server was restarted, or all connections ended
+            return self._connection().execute(query.encode(), parameters).fetchall()
+
+    def _connection(self) -> psycopg.Connection[Any]:
         if self._conn is None or self._conn.closed:
             self._conn = psycopg.connect(self._url, autocommit=True)
-        return self._conn.execute(query.encode(), parameters).fetchall()
+        return self._conn
 
     def count(self, consumer: str = "testers") -> int:
         return int(self.fetch("select count(*) from effect where consumer = %s", consumer)[0][0])
@@ -105,22 +113,47 @@ class Effects:
             found[key].append(n)
         return dict(found)
 
+    def check(self, expected: Mapping[str, list[int]], consumer: str = "testers") -> None:
+        """Fail unless all of it was applied, once, in order per key, and nothing else."""
+        found = self.by_key(consumer)
+        wrong = [
+            f"{key}: {sorted(set(expected.get(key, [])) - set(found.get(key, [])))} lost,"
+            f" {sorted(n for n, times in Counter(found.get(key, [])).items() if times > 1)} doubled,"
+            f" applied {found.get(key)}"
+            for key in sorted(expected.keys() | found.keys())
+            if found.get(key, []) != expected.get(key, [])
+        ]
+        assert not wrong, f"{consumer}: {len(wrong)} keys are wrong:\n" + "\n".join(wrong[:3])
+
     def close(self) -> None:
         if self._conn is not None:
             self._conn.close()
 
 
+def committed(config: Config, topic: str = "things", group: str = "testers") -> dict[int, int]:
+    """The group's committed offset of each partition of the topic; without those that have none."""
+    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": config.prefix + group})
+    try:
+        name = config.prefix + topic
+        partitions = consumer.list_topics(name, timeout=10).topics[name].partitions
+        found = consumer.committed([TopicPartition(name, p) for p in partitions], timeout=10)
+    finally:
+        consumer.close()
+    return {partition.partition: partition.offset for partition in found if partition.offset >= 0}
+
+
 class Load:
     """Events of several keys, numbered within their key, published until the end of the `with`.
 
-    Some come twice in a row, as from a relay that was killed between acknowledgement and delete.
+    `burst` of them at once, then one after the other, `pause_s` seconds apart. Some come twice in a row, as from a
+    relay that was killed between acknowledgement and delete.
     """
 
-    def __init__(self, config: Config, project: Project, *, keys: int = 20, pause_s: float = 0.015) -> None:
+    def __init__(self, config: Config, project: Project, *, burst: int = 0, pause_s: float = 0.015) -> None:
         self._topic = config.prefix + "things"
         self._project = project
-        self._keys = [f"k{n}" for n in range(keys)]
-        self._pause_s = pause_s
+        self._keys = [f"k{n}" for n in range(20)]
+        self._burst, self._pause_s = burst, pause_s
         self._producer = Producer(
             {"bootstrap.servers": config.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
         )
@@ -154,7 +187,7 @@ class Load:
 
     def _run(self) -> None:
         dice = random.Random(1)
-        while not self._stopping.wait(self._pause_s):
+        while not self._stopping.wait(0 if self.count < self._burst else self._pause_s):
             key = dice.choice(self._keys)
             numbers = self.published[key]
             id, n = uuid.uuid4(), len(numbers) + 1
@@ -180,7 +213,10 @@ def shorten_session(config: Config, group: str = "testers") -> None:
     admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in (("consumer.session.timeout.ms", "2000"), ("consumer.heartbeat.interval.ms", "500"))
+        for name, value in (
+            ("consumer.session.timeout.ms", "2000"),
+            ("consumer.heartbeat.interval.ms", "500"),
+        )
     ]
     resource = ConfigResource(ResourceType.GROUP, config.prefix + group, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(10)

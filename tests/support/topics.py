@@ -27,7 +27,7 @@ def read_all(config: Config, topic: str, *, isolation: str = "read_uncommitted")
     try:
         name = config.prefix + topic
         partitions = list(consumer.list_topics(name, timeout=10).topics[name].partitions)
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=10) for p in partitions}
+        ends = {p: _bounds(consumer, TopicPartition(name, p)) for p in partitions}
         left = {p for p, (low, high) in ends.items() if high > low}
         consumer.assign([TopicPartition(name, p, ends[p][0]) for p in left])
         records: list[Message] = []
@@ -43,6 +43,19 @@ def read_all(config: Config, topic: str, *, isolation: str = "read_uncommitted")
         return records
     finally:
         consumer.close()
+
+
+def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """First offset and end; a partition just created has no leader yet."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=10)
+            return low, high
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def create_topic(config: Config, topic: str, partitions: int = 1, **settings: str) -> None:

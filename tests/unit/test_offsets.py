@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.offsets import OffsetTracker
+from stream.offsets import OffsetTracker, Progress
 
 
 @given(st.data())
@@ -67,3 +67,40 @@ def test_the_end_of_the_log_is_passed_when_only_markers_are_left() -> None:
     assert tracker.committable() == 0
     tracker.finished(0)
     assert tracker.committable() == 3
+
+
+P = ("orders", 3)
+
+
+def test_what_was_taken_before_a_partition_went_and_came_back_does_not_count_any_more() -> None:
+    progress = Progress()
+    progress.start({P: 0})
+    progress.received(P, 0)
+    taken = progress.generation
+    assert progress.waits_for(P, taken)
+    progress.start({("orders", 4): 0})  # another one came: ours is as it was
+    assert progress.waits_for(P, taken)
+    progress.forget([P])
+    assert not progress.waits_for(P, taken)
+    progress.start({P: 0})
+    assert not progress.waits_for(P, taken)
+    assert progress.waits_for(P, progress.generation)
+
+
+def test_only_offsets_above_those_the_broker_has_are_worth_committing() -> None:
+    progress = Progress()
+    progress.start({P: 5, ("orders", 4): 0})
+    assert progress.committable() == {}
+    for offset in (5, 6):
+        progress.received(P, offset)
+        progress.finished(P, offset)
+    assert progress.committable() == {P: 7}
+    progress.committed({P: 7, ("orders", 9): 1})
+    progress.committed({P: 6})  # an older answer comes late
+    assert progress.committable() == {}
+
+
+def test_records_of_partitions_that_are_not_ours_are_not_received() -> None:
+    progress = Progress()
+    assert not progress.received(P, 0)
+    assert progress.position(P) is None

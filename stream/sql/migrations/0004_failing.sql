@@ -128,6 +128,14 @@ create function stream.parked_lane(consumer_group text, topic text, key bytea, p
         convert_to(consumer_group || chr(31) || topic || chr(31), 'UTF8')
         || coalesce(key, convert_to(chr(31) || partition, 'UTF8'))), 1, 4), 'hex'))::bit(32)::int;
 
+-- Is anything of the group parked? Volatile, so that it sees what was committed until now, and not until the statement
+-- that calls it began: claim_one.sql asks after its row is there.
+create function stream.anything_parked(consumer_group text) returns boolean
+    volatile language plpgsql set plan_cache_mode = force_generic_plan as $$
+begin
+    return exists (select from stream.parked p where p.consumer_group = $1);
+end $$;
+
 -- Until the transaction's end nobody else parks, runs, releases or looks twice at these lanes. Sorted, so that two
 -- calls on the same lanes cannot wait for each other.
 create function stream.lock_lanes(lanes int[]) returns void

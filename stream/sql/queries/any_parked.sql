@@ -1,1 +1,1 @@
-select exists (select from stream.parked where consumer_group = %(group)s)
+select stream.anything_parked(%(group)s)

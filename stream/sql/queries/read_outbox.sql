@@ -5,8 +5,9 @@ select r.id, r.shard, r.topic, r.key, r.event_id, r.type, r."time", r.payload, r
        r.behind_rejected, r.size, r.total
 from (
     select o.*,
-           any_rejected.yes and o.key is not null and exists (
-               select from stream.outbox_rejected x where x.key = o.key and x.topic = o.topic) as behind_rejected,
+           any_rejected.yes and o.key is not null and (  -- not "exists", which may hash the whole table each time
+               select true from stream.outbox_rejected x where x.key = o.key and x.topic = o.topic limit 1
+           ) is not null as behind_rejected,
            sum(o.size) over (rows unbounded preceding) as bytes,
            row_number() over (rows unbounded preceding) as n,
            count(*) over () as total
