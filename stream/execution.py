@@ -100,7 +100,7 @@ class Execution:
             left = self._persist(lambda: self._waking.run(waiting), lambda: waiting, give_up)
             return [UNRUN if lane in left else WOKEN for lane in lanes]
         works = self._take_out(run.records)
-        self._persist(lambda: self._apply(works), lambda: works, give_up)
+        self._persist(lambda: self._apply_all(works), lambda: works, give_up)
         return _outcomes(works)
 
     def close(self) -> None:
@@ -149,8 +149,11 @@ class Execution:
                 elif type is not None and type not in handlers:
                     work.outcome = NO_HANDLER
             works.append(work)
-        leave_behind(works)
         return works
+
+    def _apply_all(self, works: list[Work]) -> None:
+        leave_behind(works)  # also of what failed before the database was lost in the middle of it
+        self._apply(works)
 
     def _apply(self, works: list[Work]) -> None:
         """Give every work its outcome: all in one transaction, or again without those that failed.
@@ -185,7 +188,7 @@ class Execution:
     def _transaction(self, works: list[Work], begin: Begin) -> bool:
         """Try the works in one transaction. False: it was undone, and those have an outcome that failed in it."""
         conn = self._connection()
-        pending = self._begin(conn, works, begin)
+        pending = self._begin(conn, begin)
         runnable = [work for work in pending if work.outcome is None]
         failpoint("consume.claimed")
         handling = Handling(
@@ -213,15 +216,15 @@ class Execution:
             undone(pending)
             if handling.doomed:
                 forget(work for work in pending if work.finished)
+                leave_behind(works)  # a double of what failed was a duplicate until now
         return not handling.doomed
 
-    def _begin(self, conn: HandlerConnection, works: list[Work], begin: Begin) -> list[Work]:
+    def _begin(self, conn: HandlerConnection, begin: Begin) -> list[Work]:
         try:
             return begin(conn)
         except psycopg.Error as error:
             lost = conn.broken
             self.close()
-            forget(work for work in works if work.outcome is DUPLICATE)
             if lost or database.is_infrastructure(error):
                 raise Infrastructure from error
             raise StreamError(

@@ -80,24 +80,24 @@ class Handling:
             self._conn.row_factory = tuple_row  # a handler may have set its own
 
     def _handle(self, work: Work) -> None:
-        # A list of another handler that holds an earlier event of this key goes first.
-        listed = self._listed.get(work.lane)
         if work.lane in self._blocked:
             work.outcome = UNRUN
             return
         event = self._decode(work)
-        if event is None:
-            return
-        handler = self._group.handlers.get(event.type)
-        if handler is None:  # only the bytes said the type
-            work.outcome = NO_HANDLER
-            return
-        if listed is not None and listed is not handler:
+        handler = self._group.handlers.get(event.type) if isinstance(event, Event) else None
+        listed = self._listed.get(work.lane)
+        if listed is not None and (listed is not handler or work.row is not None):
+            # A list that holds an earlier event of this key goes first, and may fail.
             self._flush(listed)
             if work.lane in self._blocked:
                 work.outcome = UNRUN
                 return
-        if not handler.batch:
+        if not isinstance(event, Event):
+            work.fail(event, "decode")
+            self._blocked.add(work.lane)
+        elif handler is None:  # only the bytes said the type
+            work.outcome = NO_HANDLER
+        elif not handler.batch:
             self._call(handler, event, [work], [event])
         elif work.row is None:
             self._lists.setdefault(handler, []).append((work, event))
@@ -113,7 +113,7 @@ class Handling:
             self._listed.pop(work.lane, None)
         self._call(handler, events, works, events)
 
-    def _decode(self, work: Work) -> Event | None:
+    def _decode(self, work: Work) -> Event | BaseException:
         record = work.record
         try:
             name, data = self._codec.decode(record.value or b"")
@@ -121,9 +121,7 @@ class Handling:
                 raise DecodeError("malformed", f"ce_type says {work.type!r:.100}, the bytes are a {name}")
             key = None if record.key is None else record.key.decode()
         except (DecodeError, UnicodeDecodeError) as error:
-            work.fail(error, "decode")
-            self._blocked.add(work.lane)
-            return None
+            return error
         time = parsed_time(work.time, record.timestamp)
         return Event(
             work.id, name, key, time, data, record.headers, record.topic, record.partition, record.offset

@@ -22,7 +22,7 @@ from stream.database import query
 from stream.ledger import Ledger
 from stream.outcomes import DUPLICATE, PARKED
 from stream.parking import Parking
-from stream.work import Work
+from stream.work import Work, forget
 
 MOST_LOCKS = 256  # of one transaction; PostgreSQL's table of them is small, and everybody's
 
@@ -44,7 +44,13 @@ class Opening:
 
         Works that failed in a transaction that was undone are among them; their lanes get locked at once.
         """
-        singles = _singles(works)
+        try:
+            self._fresh(conn, works, _singles(works))
+        except BaseException:
+            forget(work for work in works if not work.failed)
+            raise
+
+    def _fresh(self, conn: HandlerConnection, works: Sequence[Work], singles: list[Work]) -> None:
         locked: set[int] = set()
         if self.parking is not None:
             locked = {self.parking.lane_of(work) for work in works if work.failed}
