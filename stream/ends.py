@@ -22,14 +22,15 @@ class Ends:
         """Whether the group's committed offsets, those of all its members together, have reached the ends.
 
         To be asked while no run is under way and what is finished is committed. Raises PartlyDone, naming the keys,
-        where nothing is left but keys of this member that still fail.
+        where nothing is left to this member but keys that still fail: waiting for the others, who may wait for it
+        with failing keys of their own, would never end. Whoever works on takes its partitions over.
         """
         try:
             committed = consumer.committed(self._ends)
         except KafkaException:
             return False
         left = {partition for partition, end in self._ends.items() if (committed[partition] or 0) < end}
-        if left and left <= progress.partitions() and self.read(progress) and not lanes.startable:
+        if left & progress.partitions() and self.read(progress) and not lanes.startable:
             keys = sorted({shown_key(record) for record in lanes.held()})
             if keys:
                 raise PartlyDone(f"group {self._group!r}: left behind, still failing: {', '.join(keys)}")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import NoReturn
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -90,7 +91,7 @@ class Execution:
 
         While the database cannot be used, the same again after a jittered pause, until `give_up` or stopping:
         then what is left is `unrun`, as it is when the group is halted meanwhile. Raises StopGroup where a handler
-        asks for it and nothing says what becomes of failures, MemoryError, and psycopg.Error where the ledger
+        asks for it and nothing says what becomes of failures, MemoryError, and StreamError where the ledger
         cannot be written for another reason than the database's condition.
         """
         self._settlement.begin_run(run)
@@ -288,13 +289,13 @@ class Execution:
 
 def _outcomes(works: list[Work]) -> list[Outcome]:
     """The outcomes in order. A double of an event that is not finished is not finished either."""
-    unfinished = {work.id for work in works if not work.finished}
-    return [
-        UNRUN
-        if work.outcome is None or (work.outcome is DUPLICATE and work.id in unfinished)
-        else work.outcome
-        for work in works
-    ]
+    first: dict[UUID, Work] = {}
+    outcomes = []
+    for work in works:
+        original = first.setdefault(work.id, work)
+        unrun = work.outcome is None or (work.outcome is DUPLICATE and not original.finished)
+        outcomes.append(UNRUN if unrun or work.outcome is None else work.outcome)
+    return outcomes
 
 
 def _judge(error: psycopg.Error) -> NoReturn:

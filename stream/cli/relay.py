@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from types import FrameType
 
 import click
@@ -14,7 +13,7 @@ from stream.cli.common import config_options, project_of, say
 from stream.config import Config
 from stream.errors import PartlyDone
 from stream.kafka.admin import check_reachable
-from stream.relay import Relay
+from stream.relay import DRAIN_S, Relay
 
 
 @click.command(epilog="Example:  stream relay --once")
@@ -28,12 +27,12 @@ def relay(config: Config, once: bool) -> None:
     Run one a database, or several: they share the work, and take over within seconds when one dies. Ends with 0
     on SIGTERM or Ctrl-C, once what is in flight is acknowledged.
     """
+    stopper = Stopper()
     project = project_of(config)
     check_reachable(config)
     with database.connect(config.database_url, application_name="stream-relay") as connection:
         database.require_migrated(connection)
-    this = Relay(config, project)
-    stop_on_signals(this)
+    stopper.relay = this = Relay(config, project)
     if once:
         run_out(this)
     else:
@@ -51,17 +50,25 @@ def run_out(relay: Relay) -> None:
         raise PartlyDone("; ".join(problems), hint="stream outbox status   (and stream outbox rejected)")
 
 
-def stop_on_signals(relay: Relay) -> None:
-    """The first signal drains, the second ends the process at once: 130 for SIGINT, 143 for SIGTERM."""
-    seen: list[int] = []
+class Stopper:
+    """The first signal drains and ends with 0; the second ends the process at once, 130 for SIGINT, 143 for SIGTERM."""
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if seen:
-            sys.stderr.flush()
+    def __init__(self) -> None:
+        self.relay: Relay | None = None
+        self._seen = False
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._seen:
             os._exit(128 + number)
-        seen.append(number)
-        say("waiting for rows in flight to be acknowledged (up to 20 s); the same signal again stops at once")
-        relay.stop()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+        self._seen = True
+        if self.relay is None:
+            os._exit(0)  # still starting: nothing is under way
+        # Not print: a signal can come in the middle of one.
+        os.write(
+            2,
+            f"waiting for rows in flight to be acknowledged (up to {DRAIN_S:.0f} s);"
+            " the same signal again stops at once\n".encode(),
+        )
+        self.relay.stop()

@@ -24,6 +24,7 @@ from stream.kafka.settings import client_settings
 from stream.topics import Topic
 
 REACH_TIMEOUT_S = 8.0
+SLICE_S = 2.0
 LOOKUP_EVERY_S = 1.0
 DEFAULT_MAX_MESSAGE_BYTES = 1048588  # the broker's
 
@@ -37,11 +38,19 @@ def admin(config: Config) -> AdminClient:
 
 
 def check_reachable(config: Config) -> None:
-    """Raise Unreachable within ten seconds where no broker of `bootstrap_servers` answers."""
-    try:
-        admin(config).list_topics(timeout=REACH_TIMEOUT_S)
-    except KafkaException as error:
-        raise unreachable(config, error) from None
+    """Raise Unreachable within ten seconds where no broker of `bootstrap_servers` answers.
+
+    Asks in slices: a signal's handler does not run while the client waits.
+    """
+    client = admin(config)
+    deadline = time.monotonic() + REACH_TIMEOUT_S
+    while True:
+        try:
+            client.list_topics(timeout=SLICE_S)
+            return
+        except KafkaException as error:
+            if time.monotonic() > deadline - SLICE_S / 2:
+                raise unreachable(config, error) from None
 
 
 def cluster_id(config: Config, *, timeout_s: float = REACH_TIMEOUT_S) -> str:

@@ -1,4 +1,8 @@
-"""All twenty days of a real shop, from the CSV files through the three groups, held against the files."""
+"""All twenty days of a real shop, from the CSV files through the three groups, held against the files.
+
+The files are the data set "Online Retail" (UCI, doi 10.24432/C5BW33) split by day; STREAM_RETAIL_DIR names their
+folder. Where they are not to be had, files of the same shape are made up.
+"""
 
 import re
 from collections import Counter
@@ -62,10 +66,13 @@ def test_the_real_orders_reach_every_group_once(
     env: dict[str, str],
     provider: MailProvider,
     conn: psycopg.Connection[Any],
+    tmp_path: Path,
 ) -> None:
-    files = folder()
+    files, real = folder(tmp_path / "made-up")
     expected = Expected(files)
-    assert (sum(expected.kinds.values()), expected.lines) == (2025, 42481)
+    orders = sum(expected.kinds.values())
+    if real:
+        assert (orders, expected.lines) == (2025, 42481)
     assert run("migrate", env=env, cwd=ROOT).wait() == 0
 
     placing = run("demo", "place", "--csv", str(files), env=env, cwd=ROOT)
@@ -86,7 +93,7 @@ def test_the_real_orders_reach_every_group_once(
             counts["waiting"] == 0
             and counts.get("invoicing") == expected.kinds["placed"] + expected.kinds["returned"]
             and counts.get("email") == expected.kinds["placed"] + documents
-            and counts.get("stock", 0) >= 2025
+            and counts.get("stock", 0) >= orders
         )
 
     until(settled, 120, lambda: f"{applied(conn)}\n{relay.stderr[-2000:]}\n{groups.stderr[-2000:]}")
@@ -108,7 +115,7 @@ def test_the_real_orders_reach_every_group_once(
     before = everything(conn)
     again = run("demo", "place", "--csv", str(files), env=env, cwd=ROOT)
     assert again.wait() == 0
-    assert "0 orders, 0 returns and 0 stock adjustments placed; 2025 were there already" in again.stdout
+    assert f"0 orders, 0 returns and 0 stock adjustments placed; {orders} were there already" in again.stdout
     assert applied(conn)["waiting"] == 0
     assert everything(conn) == before
 

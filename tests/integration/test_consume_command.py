@@ -140,6 +140,17 @@ def test_several_groups_run_in_one_process_and_a_failing_one_stops_the_others(
     assert effects() == [("a", 1)]
 
 
+def test_out_of_memory_ends_the_process_with_7_and_loses_nothing(small, config, environment, effects) -> None:
+    write(small, after="raise MemoryError")
+    publish(config, small, [("a", 1)])
+    command = run("consume", "--group", "testers", env=environment, cwd=small.root)
+    assert command.wait() == 7
+    assert "out of memory" in command.stderr
+    write(small)
+    assert run("consume", "--group", "testers", "--exit-at-end", env=environment, cwd=small.root).wait() == 0
+    assert effects() == [("a", 1)]
+
+
 def test_an_unknown_group_is_named_beside_those_there_are(small, environment) -> None:
     command = run("consume", "--group", "tester", env=environment, cwd=small.root)
     assert command.wait() == 2

@@ -76,13 +76,10 @@ def migrate(project: Project, env: Mapping[str, str]) -> None:
 def consume(
     project: Project, env: Mapping[str, str], *groups: str, failpoints: str = "", at_end: bool = False
 ) -> Command:
-    """Start `stream consume`; to its end where `at_end`."""
+    """Start `stream consume`; it ends by itself with `at_end`."""
     options = [f"--group={group}" for group in groups or ("testers",)] + ["--exit-at-end"] * at_end
     env = {**env, "STREAM_FAILPOINTS": failpoints} if failpoints else env
-    command = Command("consume", *options, env=env, cwd=project.root)
-    if at_end:
-        command.wait()
-    return command
+    return Command("consume", *options, env=env, cwd=project.root)
 
 
 class Effects:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+import random
 from collections import Counter, defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -18,14 +19,66 @@ VARIABLE = "STREAM_RETAIL_DIR"
 SERVICES = {"POST", "DOT", "D", "M", "S", "PADS", "CRUK", "AMAZONFEE", "BANK CHARGES", "B"}
 
 
-def folder() -> Path:
-    """Where the twenty files are; without them the test fails, it is not skipped."""
-    path = Path(os.environ.get(VARIABLE) or ROOT.parent / "shared" / "data" / "online-retail")
-    if len(list(path.glob("*.csv"))) != 20:
-        pytest.fail(
-            f"expected the 20 files of the data set Online Retail in {path}; set {VARIABLE} to their folder"
-        )
-    return path
+def folder(made: Path) -> tuple[Path, bool]:
+    """The twenty real files, and True; where they are not to be had, files of the same shape written to `made`.
+
+    With the variable set, the real ones must be there: a wrong path is a failure.
+    """
+    given = os.environ.get(VARIABLE)
+    path = Path(given) if given else ROOT.parent / "shared" / "data" / "online-retail"
+    if len(list(path.glob("*.csv"))) == 20:
+        return path, True
+    if given:
+        pytest.fail(f"{VARIABLE}: expected the 20 files of the data set Online Retail in {path}")
+    _make_up(made)
+    return made, False
+
+
+def _make_up(folder: Path, days: int = 5, invoices: int = 60) -> None:
+    """As messy as the real ones: returns, corrections, services, gifts, no customer, other spellings."""
+    chance = random.Random(1)
+    header = [
+        "InvoiceNo",
+        "StockCode",
+        "Description",
+        "Quantity",
+        "InvoiceDate",
+        "UnitPrice",
+        "CustomerID",
+        "Country",
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    for day in range(days):
+        rows = []
+        for n in range(invoices):
+            kind = chance.choices(["", "C", "-"], [80, 15, 5])[0]
+            number = f"{'C' if kind == 'C' else ''}{536365 + day * invoices + n}"
+            customer = "" if kind == "-" or chance.random() < 0.2 else f"{chance.randint(12000, 18000)}.0"
+            skus = chance.sample(range(400), chance.randint(1, 30))
+            for sku in skus:
+                quantity = chance.randint(1, 500 if sku < 20 else 50) * (-1 if kind else 1)
+                price = (
+                    0 if kind == "-" or chance.random() < 0.03 else Decimal(chance.randint(1, 9999)) / 1000
+                )
+                code = (
+                    chance.choice(sorted(SERVICES))
+                    if kind == "" and chance.random() < 0.02
+                    else f"{22000 + sku}A"
+                )
+                rows.append(
+                    [
+                        number,
+                        code,
+                        f"ARTICLE {sku}, RED",
+                        quantity,
+                        f"2010-12-{day + 1:02} 08:26:00",
+                        price,
+                        customer,
+                        "United Kingdom",
+                    ]
+                )
+        with (folder / f"2010-12-{day + 1:02}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\r\n" if day % 2 else "\n").writerows([header, *rows])
 
 
 class Expected:
