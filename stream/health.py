@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 
-from stream.policy import CircuitBreaker, DeployWatch, RetryBudget, RetrySettings
+from stream.config import RetrySettings
+from stream.policy import CircuitBreaker, DeployWatch, RetryBudget
 
 
 class Health:

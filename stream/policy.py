@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
+from stream.config import RetrySettings
 from stream.errors import PermanentError, TransientError
 from stream.outcomes import Stage
 from stream.schemas import DecodeError
@@ -19,34 +20,6 @@ from stream.schemas import DecodeError
 FailureKind = Literal["permanent", "decode", "crash", "unavailable", "failure"]
 DeadKind = Literal["permanent", "decode", "unavailable", "exhausted", "crash"]
 Hold = Literal["halted", "paused", "breaker open", "retry budget", "backoff", "rate"]
-
-
-@dataclass(frozen=True)
-class RetrySettings:
-    """Every number of failing, in one place. Seconds where the name ends with `_s`."""
-
-    first_s: float = 1.0
-    most_s: float = 300.0
-    budget_ratio: float = 0.1  # retries to successes
-    budget_floor: float = 5.0  # retries a second that are always allowed
-    budget_saved_s: float = 60.0  # of the floor, saved up while nothing failed
-    breaker_failures: int = 5
-    breaker_keys: int = 3
-    breaker_silence_s: float = 60.0  # all failed for so long, however few
-    probe_first_s: float = 1.0
-    probe_most_s: float = 30.0
-    ramp_s: float = 1.0  # after an outage: `concurrency` starts in the first such time, twice as many in each next
-    halt_failures: int = 10
-    halt_window: int = 100
-    halt_ratio: float = 0.5
-    halt_probe_s: float = 60.0
-    nudge_most_s: float = 3600.0
-    crashes: int = 3
-
-    def scaled(self, factor: float) -> RetrySettings:
-        """The same with every time multiplied: a 20-minute outage in a second."""
-        times = {f.name: getattr(self, f.name) * factor for f in fields(self) if f.name.endswith("_s")}
-        return replace(self, **times, budget_floor=self.budget_floor / factor)
 
 
 def kind_of(error: BaseException, stage: Stage) -> FailureKind:
@@ -101,7 +74,7 @@ class FailurePolicy:
 
     attempts: int
     give_up_after_s: float
-    settings: RetrySettings = RetrySettings()
+    settings: RetrySettings = field(default_factory=RetrySettings)
 
     def decide(
         self,

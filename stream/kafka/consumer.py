@@ -97,6 +97,9 @@ class GroupConsumer:
         settings |= {
             "group.id": config.prefix + group,
             "group.protocol": "consumer",
+            # Each topic's partitions are shared out by themselves. The broker's default counts partitions only: one of
+            # two members was given all that is to be done, and the other the retry topic.
+            "group.remote.assignor": "range",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             # Where to start is our decision, always: see starts.py.

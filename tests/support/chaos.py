@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 
 from stream import Context, Event, PermanentError, TransientError
+from stream.config import RetrySettings
 from stream.events import Record
 from stream.parking import Parking
-from stream.policy import RetrySettings
 from stream.project import Project
 from tests.support.retries import RetryingWorker, retry_records
 from tests.support.small import record

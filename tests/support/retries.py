@@ -9,13 +9,14 @@ from typing import Any
 import psycopg
 
 from stream import ConsumerGroup
+from stream.config import RetrySettings
 from stream.events import Record
 from stream.execution import Execution
 from stream.health import Health
 from stream.lanes import Run
 from stream.outcomes import Outcome
 from stream.parking import Parking
-from stream.policy import FailurePolicy, RetrySettings
+from stream.policy import FailurePolicy
 from stream.project import Project
 from stream.settlement import Failing
 

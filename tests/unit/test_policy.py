@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream.config import RetrySettings
 from stream.errors import PermanentError, TransientError
 from stream.policy import (
     CircuitBreaker,
@@ -17,7 +18,6 @@ from stream.policy import (
     FailurePolicy,
     Retry,
     RetryBudget,
-    RetrySettings,
     kind_of,
     probe_interval,
     ramp,
