@@ -43,6 +43,7 @@ _STALE = frozenset(
         KafkaError.FENCED_MEMBER_EPOCH,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # deleted, and its offsets with it
         KafkaError._NO_OFFSET,
         KafkaError._STATE,
     }

@@ -404,7 +404,7 @@ def test_a_full_group_still_takes_part_in_rebalances(member, small, things, effe
     first = member(slow, concurrency=1)
     until(lambda: first.processor._paused)
     second = member(apply, concurrency=1)
-    until(lambda: second.processor.counts["done"] > 50)
+    until(lambda: second.processor.counts["done"] > 50, 60)  # the first waits up to 20 s for what has started
     go_on.set()
     until(lambda: len(effects()) >= 400)
     first.end()
