@@ -83,15 +83,20 @@ class Assignment:
         self.patiently(lambda: self._state.set_record_limit(limit))
         return {partition: high for partition, (_, high) in bounds.items()}
 
-    def open(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Start on partitions just assigned, or on homeless ones; returns where.
+    def open(self, partitions: list[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Start on partitions just assigned, or on homeless ones; returns where, and the ends of those whose last
+        owner died with them.
 
         Raises Refused where the table says stop.
         """
         starts = self.patiently(lambda: self._resolve(partitions))
         self._consumer.start({partition: start.offset for partition, start in starts.items()})
-        self.patiently(lambda: self._note(starts))
-        return {partition: start.offset for partition, start in starts.items()}
+        unreleased = self.patiently(lambda: self._note(starts))
+        ends = self.patiently(lambda: {p: self._consumer.bounds(p)[1] for p in unreleased})
+        return (
+            {partition: start.offset for partition, start in starts.items()},
+            {partition: end for partition, end in ends.items() if end > starts[partition].offset},
+        )
 
     def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> None:
         starts = self.patiently(
@@ -181,10 +186,10 @@ class Assignment:
             or self._consumer.offset_at(partition, pruned) <= low,
         )
 
-    def _note(self, starts: Mapping[Partition, Start]) -> None:
+    def _note(self, starts: Mapping[Partition, Start]) -> set[Partition]:
         self._consumer.commit_now({partition: start.offset for partition, start in starts.items()})
         gaps = {partition: start.gap for partition, start in starts.items() if start.gap is not None}
-        self._state.opened(starts, gaps)
+        return self._state.opened(starts, gaps)
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """Ask until broker and database answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from sys import getrefcount
 from typing import Any, NoReturn, cast
 
@@ -71,6 +71,14 @@ class HandlerConnection(psycopg.Connection[Row]):
     def adapters(self) -> AdaptersMap:
         self._rows = None  # a cursor copies them when it is made: whoever looks at them may change them
         return super().adapters
+
+    def touch(self) -> None:
+        """A statement for its own sake: the session is not idle. No sign of the handler's work; an error is met by
+        the next statement that is."""
+        sent = self.sent
+        with suppress(psycopg.Error):
+            self.execute("select 1")
+        self.sent = sent
 
     def commit(self) -> None:
         self._check("commit()")

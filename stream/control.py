@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
@@ -44,7 +45,15 @@ class Standing:
 class Control:
     """One group's, in one process. `hold`, `take_probe` and `probed` are for the loop; they never block."""
 
-    def __init__(self, database_url: str, group: str, worker: str, health: Health, settings: RetrySettings) -> None:
+    def __init__(
+        self,
+        database_url: str,
+        group: str,
+        worker: str,
+        health: Health,
+        settings: RetrySettings,
+        progress: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self.standing = Standing()
         self.recovered_at: float | None = None  # monotonic: when the breaker was last seen to close
         self.probe_failures = 0
@@ -53,6 +62,8 @@ class Control:
         self._worker = worker
         self._health = health
         self._settings = settings
+        self._progress = progress
+        self._said: str | None = None  # of the progress, in the database
         self._tick_s = min(TICK_S, settings.probe_first_s / 2)
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -144,6 +155,7 @@ class Control:
                 self._probe_wanted, self._probe_granted = False, True
         else:
             self._probe_wanted = self._probe_granted = False
+        self._write_progress(connection)
         if hold is None and time.monotonic() >= self._nudge_at:
             self._nudge(connection)
 
@@ -197,6 +209,12 @@ class Control:
             return
         meaning = "one event is tried now and then; a success lets the group go on"
         log.error("group.held", group=self._group, hold=standing.hold, reason=self.reason, meaning=meaning)
+
+    def _write_progress(self, connection: Connection) -> None:
+        progress = self._progress()
+        if progress != self._said:
+            self._write(connection, "worker_progress", worker=self._worker, progress=progress)
+            self._said = progress
 
     def _nudge(self, connection: Connection) -> None:
         self._nudge_at = time.monotonic() + NUDGE_EVERY_S

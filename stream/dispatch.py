@@ -9,6 +9,7 @@ from stream.control import Control
 from stream.groups import ConsumerGroup
 from stream.lanes import Lanes, Run
 from stream.policy import ramp
+from stream.suspects import TOGETHER, Suspects
 from stream.workers import Flight, Workers
 
 
@@ -20,14 +21,23 @@ class Dispatch:
     """
 
     def __init__(
-        self, group: ConsumerGroup, lanes: Lanes, workers: Workers, control: Control, settings: RetrySettings
+        self,
+        group: ConsumerGroup,
+        lanes: Lanes,
+        workers: Workers,
+        control: Control,
+        suspects: Suspects,
+        settings: RetrySettings,
     ) -> None:
         self._group = group
         self._lanes = lanes
         self._workers = workers
         self._control = control
+        self._suspects = suspects
         self._settings = settings
-        self._probe_retry = False  # whether the next probe is a parked event
+        # With a rate, no transaction waits for more than a second's turns.
+        self._most = group.batch if group.rate is None else max(1, min(group.batch, int(group.rate)))
+        self._retries_next = False
         self._ramp_from: float | None = None
         self._ramp_started = 0
 
@@ -35,6 +45,9 @@ class Dispatch:
         """Hand runs to idle workers, of this generation of assignments."""
         if self._control.hold is not None:
             self._probe(generation)
+            return
+        if self._suspects.partitions:
+            self._start_suspects(generation)
             return
         while self._workers.idle:
             run = self._next_run()
@@ -48,7 +61,7 @@ class Dispatch:
         With `batch` above 1 a run takes what is ready, however little, as long as no other is under way; then
         only a full one is worth a second worker, and a third never: they would wait for each other's interpreter.
         """
-        limit = self._after_outage(self._group.batch)
+        limit = self._after_outage(self._most)
         if limit == 0:
             return None
         flights = self._workers.flights
@@ -82,10 +95,27 @@ class Dispatch:
             return
         if not self._control.take_probe():
             return
-        takes = (self._lanes.take_retries, self._lanes.take)
-        first, second = takes if self._probe_retry else takes[::-1]
-        run = first(1) or second(1)
+        run = self._take_either(1)
         if run is not None:
-            self._probe_retry = not run.retry
             run.probe = True
             self._workers.start(Flight(run, generation))
+
+    def _start_suspects(self, generation: int) -> None:
+        """Nothing beside them, so that it is known who killed the process."""
+        if self._workers.flights:
+            return
+        run = self._take_either(TOGETHER)
+        if run is None:
+            self._suspects.give_up_waiting(time.monotonic())
+        else:
+            run.suspect = True
+            self._workers.start(Flight(run, generation))
+
+    def _take_either(self, limit: int) -> Run | None:
+        """Fresh records and retries by turns."""
+        takes = (self._lanes.take_retries, self._lanes.take)
+        first, second = takes if self._retries_next else takes[::-1]
+        run = first(limit) or second(limit)
+        if run is not None:
+            self._retries_next = not run.retry
+        return run

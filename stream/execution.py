@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NoReturn
 from uuid import UUID
@@ -41,9 +41,12 @@ from stream.ledger import Ledger
 from stream.opening import Opening, TooManyLocks
 from stream.outbox import Outbox
 from stream.outcomes import DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
+from stream.pace import NotNow, Pace
 from stream.project import Project
 from stream.settlement import Failing, Settlement, Uncounted
+from stream.suspects import Blame
 from stream.waking import Begin, Waking
+from stream.watchdog import Desk
 from stream.work import Work, forget, leave_behind, undone
 
 log = structlog.get_logger("stream.execution")
@@ -60,7 +63,8 @@ class Execution:
     """Applies runs of one group on a connection of its own, opened at the first run. Owned by one thread.
 
     `worker` names it in the ledger. While `stopping` is set, nothing waits for a database that cannot be used.
-    `failing` says what becomes of failed events; without it nothing does, and their outcome is `failed`.
+    `failing` says what becomes of failed events; without it nothing does, and their outcome is `failed`. `desk` shows
+    the watchdog what is in hand; `pace` says when an event may start.
     """
 
     def __init__(
@@ -73,6 +77,8 @@ class Execution:
         stopping: threading.Event,
         outbox: Outbox | None = None,
         failing: Failing | None = None,
+        desk: Desk | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._group = group
         self._codec = project.codec
@@ -81,9 +87,12 @@ class Execution:
         self._ledger = Ledger(group.name, worker)
         self._stopping = stopping
         self._failing = failing
+        self._desk = desk
+        self._pace = pace
         self._opening = Opening(self._ledger, None if failing is None else failing.parking)
         self._settlement = Settlement(self._ledger, self._outbox, failing)
         self._waking = Waking(group, self._opening, self._transaction)
+        self._blame = None if failing is None else Blame(group.name, failing.policy.settings.crashes)
         self._open: HandlerConnection | None = None
 
     def run(self, run: Run, give_up: Callable[[], bool] = lambda: False) -> list[Outcome]:
@@ -95,13 +104,16 @@ class Execution:
         cannot be written for another reason than the database's condition.
         """
         self._settlement.begin_run(run)
+        if self._desk is not None:
+            self._desk.thread = threading.get_ident()
         if run.retry:
             lanes = self._waking.lanes_of(run.records)
             waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))
-            left = self._persist(lambda: self._waking.run(waiting), lambda: waiting, give_up)
-            return [UNRUN if lane in left else WOKEN for lane in lanes]
+            wake = partial(self._wake_alone, waiting, give_up) if run.suspect else partial(self._waking.run, waiting)
+            self._persist(wake, give_up)
+            return [UNRUN if lane in waiting else WOKEN for lane in lanes]
         works = self._take_out(run.records)
-        self._persist(lambda: self._apply_all(works), lambda: works, give_up)
+        self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
         return _outcomes(works)
 
     def close(self) -> None:
@@ -110,23 +122,22 @@ class Execution:
             self._open.close()
             self._open = None
 
-    def _persist(
-        self, act: Callable[[], None], left: Callable[[], Sequence[object]], give_up: Callable[[], bool]
-    ) -> Sequence[object]:
-        """Act until the database lets it be done; returns what is left undone."""
+    def _persist(self, act: Callable[[], None], give_up: Callable[[], bool]) -> None:
+        """Act until the database lets it be done, or it is not to be done now."""
         pause = PAUSE_FIRST_S
         while True:
             try:
-                act()
-                return ()
-            except (Infrastructure, Unreachable) as error:
+                if self._pace is not None:
+                    self._pace.approach()
+                return act()
+            except (Infrastructure, Unreachable, NotNow) as error:
                 self.close()
                 log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
                 if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
-                    return left()
+                    return
                 pause = min(pause * 2, PAUSE_MOST_S)
             except Uncounted:
-                return left()
+                return
             except BaseException:
                 self.close()
                 raise
@@ -152,7 +163,7 @@ class Execution:
             works.append(work)
         return works
 
-    def _apply_all(self, works: list[Work]) -> None:
+    def _apply_all(self, works: list[Work], _give_up: Callable[[], bool]) -> None:
         leave_behind(works)  # also of what failed before the database was lost in the middle of it
         self._apply(works)
 
@@ -184,6 +195,38 @@ class Execution:
         self._opening.fresh(conn, pending)
         return pending
 
+    # -- suspects, alone each ---------------------------------------------------------------------------------------
+
+    def _apply_alone(self, works: list[Work], give_up: Callable[[], bool]) -> None:
+        leave_behind(works)
+        with self._asking() as (conn, blame):
+            blame.sift(conn, self._ledger.epoch, [work for work in works if work.outcome is None])
+            for work in works:
+                leave_behind(works)
+                if self._stopping.is_set() or give_up():
+                    return
+                if work.outcome is None or self._owes(work):
+                    blame.alone(self._connection(), work, partial(self._apply, [work]))
+
+    def _wake_alone(self, lanes: list[int], give_up: Callable[[], bool]) -> None:
+        with self._asking() as (conn, blame):
+            while lanes and not (self._stopping.is_set() or give_up()):
+                for head in self._opening.peek(conn, lanes[0]):
+                    blame.alone(conn, head, partial(self._wake_one, lanes[0], head))
+                lanes.pop(0)
+
+    def _wake_one(self, lane: int, head: Work) -> None:
+        self._waking.run([lane], most=1, failed={head.place: head} if head.failed else None)
+
+    @contextmanager
+    def _asking(self) -> Iterator[tuple[HandlerConnection, Blame]]:
+        """For statements between transactions."""
+        assert self._blame is not None
+        try:
+            yield self._connection(), self._blame
+        except psycopg.Error as error:
+            _judge(error)
+
     # -- one transaction ------------------------------------------------------------------------------------------
 
     def _transaction(self, works: list[Work], begin: Begin) -> bool:
@@ -199,6 +242,8 @@ class Execution:
             self._group,
             epoch=self._ledger.epoch,
             alone=len(runnable) == 1,
+            desk=self._desk,
+            pace=self._pace,
         )
         try:
             committed = self._handle(conn, handling, runnable, works)

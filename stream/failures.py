@@ -61,12 +61,6 @@ def failure_of(error: BaseException, stage: Stage) -> Failure:
     )
 
 
-def crash(crashes: int) -> Failure:
-    """Of an event that was being tried each time its process died."""
-    message = f"its process died {crashes} times while this event was being tried, alone the last times"
-    return Failure("crash", "handler", "ProcessDied", message, None, "crash")
-
-
 def class_name(error: BaseException) -> str:
     """`smtplib.SMTPDataError`; of the builtins the bare name."""
     cls = type(error)

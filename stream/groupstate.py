@@ -64,14 +64,21 @@ class GroupState:
             )
         return self.load()
 
-    def opened(self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]) -> None:
-        """These partitions were started on, and are read by this worker; these ranges were never read."""
+    def opened(
+        self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]
+    ) -> set[Partition]:
+        """These partitions were started on, and are read by this worker; these ranges were never read.
+
+        Returns those whose last owner died: it never released them.
+        """
         names = self._columns(partitions)
         with self._connect() as connection:
+            unreleased = {(topic, number) for topic, number in connection.execute(query("unreleased"), names)}
             connection.execute(query("partitions_seen"), names)
             connection.execute(query("assign"), names)
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
+        return unreleased
 
     def set_record_limit(self, most_bytes: int) -> None:
         """What a copy in the topics of retries and dead letters may weigh."""

@@ -16,7 +16,9 @@ from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
 from stream.outbox import Outbox, Prepared
 from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome
+from stream.pace import NotNow, Pace
 from stream.schemas import AvroCodec, DecodeError
+from stream.watchdog import Desk
 from stream.work import Work
 
 
@@ -51,6 +53,8 @@ class Handling:
         *,
         epoch: int,
         alone: bool,
+        desk: Desk | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.doomed = False
         self.committing = False
@@ -61,6 +65,8 @@ class Handling:
         self._outbox = outbox
         self._group = group
         self._epoch = epoch
+        self._desk = desk or Desk()
+        self._pace = pace
         self._alone = alone  # one event in the transaction: whatever fails is its doing
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
         # Lists being collected for handlers with `batch`, and in whose list a lane has events.
@@ -131,9 +137,12 @@ class Handling:
         self, handler: Handler, argument: Event | list[Event], works: list[Work], events: list[Event]
     ) -> None:
         conn = self._conn
+        if self._pace is not None:
+            self._take_turns(len(events))
         attempt = works[0].attempt
         ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
         before = conn.sent
+        self._desk.context = ctx
         try:
             handler.function(argument, ctx)
         except (StopGroup, MemoryError):
@@ -141,6 +150,8 @@ class Handling:
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
             self._failed(works, error, sent=conn.sent != before)
             return
+        finally:
+            self._desk.context = None
         if ctx.emitted is not None:
             self.emitted += ctx.emitted
         outcome = DONE
@@ -149,6 +160,13 @@ class Handling:
             self.skipped |= {work.id: ctx.skipped for work in works}
         for work in works:
             work.outcome = outcome
+
+    def _take_turns(self, count: int) -> None:
+        assert self._pace is not None
+        try:
+            self._pace.take_turns(count)
+        except NotNow as error:
+            raise Infrastructure from error
 
     def _failed(self, works: list[Work], error: BaseException, *, sent: bool) -> None:
         conn = self._conn

@@ -27,6 +27,7 @@ class Run:
     """Records that one worker applies together, each key's in order.
 
     `retry`: they are of the retry topic, one a key. `probe`: one record, tried to see whether trying helps again.
+    `suspect`: one of them may have killed its process; each is tried alone.
     `woken`, filled by who applies it: what became of each event that retry records woke. `succeeded`, too: whether
     any handler did what it should.
     """
@@ -34,6 +35,7 @@ class Run:
     records: list[Record]
     retry: bool = False
     probe: bool = False
+    suspect: bool = False
     woken: list[Outcome] = field(default_factory=list)
     succeeded: bool = False
 

@@ -142,6 +142,11 @@ class Opening:
             _claimed(singles, claim.refused())
         return works
 
+    def peek(self, conn: HandlerConnection, lane: int) -> list[Work]:
+        """The lane's lowest row, if it is due; in no transaction, under no lock."""
+        assert self.parking is not None
+        return self.parking.works(self.parking.load(conn, [lane], 1))
+
 
 def _singles(works: Sequence[Work]) -> list[Work]:
     """The works without the doubles among them, which are duplicates."""

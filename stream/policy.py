@@ -22,6 +22,13 @@ DeadKind = Literal["permanent", "decode", "unavailable", "exhausted", "crash"]
 Hold = Literal["halted", "paused", "breaker open", "retry budget", "backoff", "rate"]
 
 
+class ProcessDied(Exception):
+    """What an event fails with that was being tried each time its process died."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__(f"its process died {deaths} times while this event was being tried")
+
+
 def kind_of(error: BaseException, stage: Stage) -> FailureKind:
     """What sort of failure an error is, as the contract lists them, in that order.
 
@@ -30,6 +37,8 @@ def kind_of(error: BaseException, stage: Stage) -> FailureKind:
     """
     if stage == "decode":
         return "decode"
+    if isinstance(error, ProcessDied):
+        return "crash"
     if isinstance(error, PermanentError) or _is_refused_mail(error):
         return "permanent"
     if isinstance(error, TransientError | OSError):  # TimeoutError is one

@@ -39,11 +39,14 @@ from stream.kafka.consumer import GroupConsumer
 from stream.keys import shown_key
 from stream.lanes import Lanes
 from stream.offsets import Partition, Progress
+from stream.pace import Pace
 from stream.parking import Parking
 from stream.policy import FailurePolicy
 from stream.project import Project
 from stream.settlement import Failing
+from stream.suspects import Suspects
 from stream.topics import retry_topic
+from stream.watchdog import Watchdog
 from stream.workers import Flight, Landing, Workers
 
 log = structlog.get_logger("stream.processor")
@@ -83,6 +86,8 @@ class Processor:
         self._consumer = GroupConsumer(config, group.name, prefetch=2 * group.batch, ends=exit_at_end)
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
         health = Health(config.retries)
+        self._watchdog = Watchdog(group.name, group.timeout)
+        pace = None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
         self._workers = Workers(
             _worker_count(group),
             worker,
@@ -93,11 +98,18 @@ class Processor:
                 worker=name,
                 stopping=self._stopping,
                 failing=_failing(group, name, health, config.retries),
+                desk=self._watchdog.desk(),
+                pace=pace,
             ),
         )
-        self._control = Control(config.database_url, group.name, worker, health, config.retries)
+        self._control = Control(
+            config.database_url, group.name, worker, health, config.retries, self._watchdog.progress
+        )
         self._lanes = Lanes(retry_topic(group.name))
-        self._dispatch = Dispatch(group, self._lanes, self._workers, self._control, config.retries)
+        self._suspects = Suspects(group)
+        self._dispatch = Dispatch(
+            group, self._lanes, self._workers, self._control, self._suspects, config.retries
+        )
         self._progress = Progress()
         self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
         # Records ready to start that keep the workers busy while more are fetched.
@@ -117,6 +129,7 @@ class Processor:
             ends = self._assignment.prepare()
             self._ends = Ends(ends) if self._exit_at_end else None
             self._assignment.patiently(self._control.start)
+            self._watchdog.start()
             self._consumer.subscribe((*self.group.topics, retry_topic(self.group.name)), self)
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
@@ -162,11 +175,15 @@ class Processor:
             partition = (record.topic, record.partition)
             if not self._progress.waits_for(partition, flight.generation):
                 continue
+            if run.suspect and outcome.kind not in ("duplicate", "unrun"):
+                self._suspects.tried(partition)
             if outcome.finished:
                 self._progress.finished(partition, record.offset)
             elif partition not in self._leaving:
                 back.append(record)
         self._lanes.settle(run, back)
+        if self._suspects.partitions and (passed := self._suspects.passed(self._progress)):
+            log.info("suspects.passed", group=self.group.name, partitions=_names(passed))
         if run.probe:
             self._control.probed(run.succeeded, counted=landing.outcomes[0].finished)
 
@@ -237,10 +254,13 @@ class Processor:
         """Start on them; a tracker each, of a new generation."""
         if self._stopping.is_set():
             return
-        starts = self._assignment.open(partitions)
+        starts, unreleased = self._assignment.open(partitions)
         if self._paused:
             self._consumer.pause()  # what has just come, too
         self._progress.start(starts)
+        self._suspects.watch(unreleased)
+        if unreleased:
+            log.warning("partitions.suspect", group=self.group.name, partitions=_names(unreleased))
         if partitions:
             log.info("partitions.assigned", group=self.group.name, partitions=_names(partitions))
 
@@ -253,7 +273,10 @@ class Processor:
         self._await_landings(self._flights_of(partitions), min(time.monotonic() + REVOKE_S, self._deadline))
         self._commit_now(self._progress.committable(partitions))
         self._forget(partitions)
-        self._quietly("release", lambda: self._state.released(partitions))
+        if not isinstance(self._failure, MemoryError):  # else this process dies of it, as much as of a kill
+            clean = [partition for partition in partitions if partition not in self._suspects.partitions]
+            self._quietly("release", lambda: self._state.released(clean))
+        self._suspects.forget(partitions)
         if partitions:
             log.info("partitions.revoked", group=self.group.name, partitions=_names(partitions))
 
@@ -262,6 +285,7 @@ class Processor:
         for topic, number in partitions:
             self._lanes.drop(topic, number)
         self._forget(partitions)
+        self._suspects.forget(partitions)
         log.warning("partitions.lost", group=self.group.name, partitions=_names(partitions))
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
@@ -299,6 +323,7 @@ class Processor:
         self._quietly("close", self._consumer.close)
         self._workers.close(self._deadline)
         self._control.stop()
+        self._watchdog.stop()
 
     def _await_landings(self, flights: set[Flight], deadline: float) -> None:
         """Collect until these have landed; others that land make room for new runs meanwhile."""

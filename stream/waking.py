@@ -3,7 +3,7 @@ key, from the lowest, while they are due. So a doubled, early or late record bur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -38,13 +38,15 @@ class Waking:
                 log.warning("retry.unreadable", group=self._group.name, position=record.position)
         return lanes
 
-    def run(self, lanes: list[int], most: int | None = None) -> None:
+    def run(
+        self, lanes: list[int], most: int | None = None, failed: Mapping[object, Work] | None = None
+    ) -> None:
         """Run what is due of these lanes, up to the group's `batch` rows together; lanes that are done leave the list.
 
         What is left of a lane has a record of its own on its way by then. Where it cannot be said which event
-        failed, lane by lane and then row by row.
+        failed, lane by lane and then row by row. `failed`: rows that are not to be tried any more.
         """
-        failed: dict[object, Work] = {}  # in transactions that were undone, by place
+        failed = dict(failed or {})  # before, or in transactions that were undone; by place
         while lanes:
             limit = most or max(1, self._group.batch // len(lanes))
             works: list[Work] = []
@@ -64,7 +66,7 @@ class Waking:
             failed |= {work.place: work for work in works if work.failed}
 
     def _begin(
-        self, works: list[Work], lanes: list[int], limit: int, failed: dict[object, Work], conn: HandlerConnection
+        self, works: list[Work], lanes: list[int], limit: int, failed: Mapping[object, Work], conn: HandlerConnection
     ) -> list[Work]:
         works.clear()
         works += self._opening.woken(conn, lanes, limit)
