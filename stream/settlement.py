@@ -16,6 +16,7 @@ import structlog
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.errors import StopGroup
+from stream.failpoints import failpoint
 from stream.failures import failure_of
 from stream.handling import Handling
 from stream.health import Health
@@ -60,6 +61,15 @@ class Settled:
     works: Sequence[Work]
     verdicts: list[Verdict] = field(default_factory=list)
     outcomes: list[tuple[Work, Outcome]] = field(default_factory=list)
+
+    def reach(self, parked: str, buried: str, unparked: str) -> None:
+        """The failpoints of what this transaction does."""
+        if any(verdict.retry is not None for verdict in self.verdicts):
+            failpoint(f"fail.{parked}")
+        if any(verdict.retry is None for verdict in self.verdicts):
+            failpoint(f"fail.{buried}")
+        if any(work.row is not None and work.finished for work in self.works):
+            failpoint(f"fail.{unparked}")
 
 
 class Settlement:
@@ -107,6 +117,7 @@ class Settlement:
         if special and self._failing is not None:
             with conn.pipeline():
                 self._write_down(conn, self._failing.parking, special, settled, emitted)
+            settled.reach("parking", "burying", "unparking")
         else:
             self._outbox.write(conn, emitted)
         return settled
@@ -116,6 +127,7 @@ class Settlement:
         for work, outcome in settled.outcomes:
             work.outcome = outcome
         done = sum(work.claimed and work.outcome is DONE for work in settled.works)
+        settled.reach("parked", "buried", "unparked")
         undone(settled.works)  # committed: not this transaction's any more
         if self._run.retry:
             self._run.woken += [work.outcome for work in settled.works if work.outcome is not None]
@@ -145,6 +157,8 @@ class Settlement:
         if not verdicts:
             return
         if self._run.probe and any(verdict.retry for verdict in verdicts):
+            failure = verdicts[0].failure
+            log.info("probe.failed", group=self._ledger.group, error=f"{failure.error_class}: {failure.message}")
             raise ProbeFailed
         settled.verdicts = self._admitted(conn, failing, verdicts, settled.works)
 

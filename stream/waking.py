@@ -10,6 +10,7 @@ import structlog
 
 from stream.connection import HandlerConnection
 from stream.events import Record
+from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.handling import Unplaced
 from stream.opening import Opening
@@ -70,6 +71,7 @@ class Waking:
     ) -> list[Work]:
         works.clear()
         works += self._opening.woken(conn, lanes, limit)
+        failpoint("fail.woken")
         for work in works:
             before = failed.get(work.place)
             if before is not None and before.attempt == work.attempt and work.outcome is None:

@@ -57,16 +57,6 @@ def test_retry_records_have_runs_of_their_own_with_one_a_key() -> None:
     assert offsets(lanes.take_retries(1)) == [1]
 
 
-def test_second_tries_can_be_left_out() -> None:
-    lanes = Lanes()
-    failing = record(0)
-    lanes.add([failing])
-    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 1)])
-    lanes.add([record(1, "b")])
-    assert offsets(lanes.take(9, now=1, again=False)) == [1]
-    assert offsets(lanes.take(0, now=1)) == [0]
-
-
 def test_records_without_a_key_share_the_lane_of_their_partition() -> None:
     lanes = Lanes()
     lanes.add([record(0, None, 0), record(1, None, 0), record(2, None, 1)])
@@ -83,18 +73,6 @@ def test_a_dropped_partition_is_forgotten_but_what_runs_still_holds_its_key() ->
     assert offsets(lanes.take(9)) == [2]
     lanes.settle(running)
     assert offsets(lanes.take(9)) == [0]
-
-
-def test_the_wait_of_a_dropped_record_does_not_end_the_wait_of_a_later_one() -> None:
-    lanes = Lanes()
-    for until in (100.0, 200.0):
-        failing = record(0)
-        lanes.add([failing])
-        lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, until)])
-        if until == 100.0:
-            lanes.drop("orders", 0)
-    assert lanes.take(1, now=150) is None
-    assert lanes.take(1, now=200) is not None
 
 
 class Schedule(RuleBasedStateMachine):
