@@ -130,7 +130,8 @@ class Assignment:
         missing = [topic for topic in (*self._group.topics, *self._failing_topics) if topic not in counts]
         if missing:
             raise CheckFailed(
-                f"group {self._group.name!r}: topic {', '.join(missing)} does not exist", hint="stream migrate"
+                f"group {self._group.name!r}: topic {', '.join(missing)} does not exist",
+                hint="stream migrate",
             )
         return {
             (topic, p): self._consumer.bounds((topic, p))

@@ -50,7 +50,9 @@ class RetrySettings:
     breaker_silence_s: float = 60.0  # all failed for so long, however few
     probe_first_s: float = 1.0
     probe_most_s: float = 30.0
-    ramp_s: float = 1.0  # after an outage: `concurrency` starts in the first such time, twice as many in each next
+    ramp_s: float = (
+        1.0  # after an outage: `concurrency` starts in the first such time, twice as many in each next
+    )
     halt_failures: int = 10
     halt_window: int = 100
     halt_ratio: float = 0.5

@@ -165,7 +165,9 @@ class Control:
         if self._to_halt is not None:
             self._write(connection, "halt_group", reason=self._to_halt, probe_s=self._settings.halt_probe_s)
         if self._to_open is not None:
-            self._write(connection, "open_breaker", reason=self._to_open, probe_s=self._settings.probe_first_s)
+            self._write(
+                connection, "open_breaker", reason=self._to_open, probe_s=self._settings.probe_first_s
+            )
 
     def _write_probe(self, connection: Connection) -> None:
         if self._recovered:
@@ -186,7 +188,14 @@ class Control:
 
     def _read(self, connection: Connection) -> None:
         row = connection.execute(query("standing"), {"group": self._group}).fetchone()
-        halted, reason, paused, is_open, breaker_reason, streak = row or (False, None, False, False, None, False)
+        halted, reason, paused, is_open, breaker_reason, streak = row or (
+            False,
+            None,
+            False,
+            False,
+            None,
+            False,
+        )
         before = self.standing
         self.standing = Standing(
             (reason or "halted") if halted else None,
@@ -225,7 +234,9 @@ class Control:
         }
         row = connection.execute(query("nudge"), arguments).fetchone()
         if row is not None and row[0]:
-            log.warning("retries.overdue", group=self._group, keys=row[0], meaning="their records are published again")
+            log.warning(
+                "retries.overdue", group=self._group, keys=row[0], meaning="their records are published again"
+            )
 
     def _write(self, connection: Connection, name: str, **values: object) -> None:
         connection.execute(query(name), {"group": self._group, **values})

@@ -55,6 +55,7 @@ LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transa
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
 
+
 class TransactionEnded(StopGroup):
     """Raised when a handler ended its transaction with SQL: what it did may be half done."""
 
@@ -109,7 +110,11 @@ class Execution:
         if run.retry:
             lanes = self._waking.lanes_of(run.records)
             waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))
-            wake = partial(self._wake_alone, waiting, give_up) if run.suspect else partial(self._waking.run, waiting)
+            wake = (
+                partial(self._wake_alone, waiting, give_up)
+                if run.suspect
+                else partial(self._waking.run, waiting)
+            )
             self._persist(wake, give_up)
             return [UNRUN if lane in waiting else WOKEN for lane in lanes]
         works = self._take_out(run.records)

@@ -25,7 +25,9 @@ class Health:
         self._budget = RetryBudget(settings)
         self._breaker = CircuitBreaker(settings)
         self._watch = DeployWatch(settings)
-        self._streak_broken = False  # something succeeded since this process last buried what a bad deploy kills
+        self._streak_broken = (
+            False  # something succeeded since this process last buried what a bad deploy kills
+        )
 
     def succeeded(self, count: int) -> None:
         """So many handlers did what they should."""

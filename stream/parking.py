@@ -61,7 +61,9 @@ class Parking:
 
     def load(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> Any:
         """A cursor for `works`: up to `limit` rows of each lane that are due, from the lowest."""
-        return conn.execute(query("load_parked"), self._base | {"lanes": list(lanes), "limit": limit}, binary=True)
+        return conn.execute(
+            query("load_parked"), self._base | {"lanes": list(lanes), "limit": limit}, binary=True
+        )
 
     @staticmethod
     def works(rows: Iterable[Sequence[Any]]) -> list[Work]:
@@ -87,7 +89,9 @@ class Parking:
             | {
                 "attempts": [verdict.work.attempt for verdict in verdicts],
                 "delays": [None if v.retry is None else v.retry.delay_s for v in verdicts],
-                "kinds": [f.kind if v.retry else _dead_kind(f) for v, f in zip(verdicts, failures, strict=True)],
+                "kinds": [
+                    f.kind if v.retry else _dead_kind(f) for v, f in zip(verdicts, failures, strict=True)
+                ],
                 "stages": [failure.stage for failure in failures],
                 "classes": [failure.error_class for failure in failures],
                 "messages": [failure.message for failure in failures],
@@ -177,7 +181,9 @@ def trace_id(record: Record) -> str | None:
 
 def header_literals(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, str]:
     """Names and values as PostgreSQL array literals: an array of arrays of different lengths is none."""
-    names = ['"' + (_storable(name) or "").replace("\\", "\\\\").replace('"', '\\"') + '"' for name, _ in headers]
+    names = [
+        '"' + (_storable(name) or "").replace("\\", "\\\\").replace('"', '\\"') + '"' for name, _ in headers
+    ]
     values = ["null" if value is None else '"\\\\x' + value.hex() + '"' for _, value in headers]
     return "{" + ",".join(names) + "}", "{" + ",".join(values) + "}"
 

@@ -1,8 +1,8 @@
 """What is done about a failure. Pure: values and a clock in, decisions out.
 
-    a handler raised ─> kind_of ─> FailurePolicy.decide ─> Retry | Dead
-    many failed      ─> CircuitBreaker (the provider is down), DeployWatch (our own code is wrong)
-    who wins         ─> `winner`, where several of these would hold an event back
+a handler raised ─> kind_of ─> FailurePolicy.decide ─> Retry | Dead
+many failed      ─> CircuitBreaker (the provider is down), DeployWatch (our own code is wrong)
+who wins         ─> `winner`, where several of these would hold an event back
 """
 
 from __future__ import annotations

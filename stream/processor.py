@@ -52,7 +52,9 @@ from stream.workers import Flight, Landing, Workers
 log = structlog.get_logger("stream.processor")
 
 IDLE_S = 0.5  # how long an idle group waits for a record; one that comes wakes it at once
-BUSY_S = 0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
+BUSY_S = (
+    0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
+)
 HELD_S = 0.05  # how long it waits between two looks at what holds the group, while records are waiting
 COMMIT_EVERY_S = 0.5
 COMMIT_PATIENCE_S = 10.0  # an unanswered commit holds back the next one for so long
@@ -87,7 +89,9 @@ class Processor:
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
         health = Health(config.retries)
         self._watchdog = Watchdog(group.name, group.timeout)
-        pace = None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
+        pace = (
+            None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
+        )
         self._workers = Workers(
             _worker_count(group),
             worker,
@@ -330,7 +334,9 @@ class Processor:
         while flights & self._workers.flights:
             left = deadline - time.monotonic()
             if left <= 0:
-                log.warning("runs.left_behind", group=self.group.name, runs=len(flights & self._workers.flights))
+                log.warning(
+                    "runs.left_behind", group=self.group.name, runs=len(flights & self._workers.flights)
+                )
                 return
             self._collect(left)
             if not self._stopping.is_set():
@@ -367,7 +373,9 @@ class Processor:
             return False
         parked = self._assignment.patiently(lambda: self._state.parked_keys(MOST_NAMED))
         if parked:
-            keys = ", ".join((shown_key(key) or f"(none, partition {number})")[:100] for key, number, _ in parked)
+            keys = ", ".join(
+                (shown_key(key) or f"(none, partition {number})")[:100] for key, number, _ in parked
+            )
             held = any(held for *_, held in parked)
             raise PartlyDone(
                 f"group {name!r}: left behind, {'parked or held' if held else 'parked'}: {keys}",
@@ -393,4 +401,3 @@ def _worker_count(group: ConsumerGroup) -> int:
 
 def _names(partitions: Iterable[Partition]) -> list[str]:
     return [f"{topic}[{number}]" for topic, number in sorted(partitions)]
-

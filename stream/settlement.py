@@ -1,8 +1,8 @@
 """Settlement: what stands between the handlers and the commit. What was applied stays, what failed is written down.
 
-    retry    the claim undone, a parked row with its due time, later events of its key behind it, a live head
-    dead     the claim becomes the ledger's `dead`, a letter and its record for <group>.dlq; `on_dead` says whether
-             the key goes on or its row stays, held
+retry    the claim undone, a parked row with its due time, later events of its key behind it, a live head
+dead     the claim becomes the ledger's `dead`, a letter and its record for <group>.dlq; `on_dead` says whether
+         the key goes on or its row stays, held
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Settlement:
             self._ledger.skip(conn, handling.skipped)
         if together:  # alone, the connection's own state has told
             conn.execute("select stream.same_transaction()")
-        emitted = handling.emitted if self._ledger.epoch == 0 else []  # in a second run of history they were emitted
+        emitted = (
+            handling.emitted if self._ledger.epoch == 0 else []
+        )  # in a second run of history they were emitted
         if special and self._failing is not None:
             with conn.pipeline():
                 self._write_down(conn, self._failing.parking, special, settled, emitted)
@@ -158,7 +160,9 @@ class Settlement:
             return
         if self._run.probe and any(verdict.retry for verdict in verdicts):
             failure = verdicts[0].failure
-            log.info("probe.failed", group=self._ledger.group, error=f"{failure.error_class}: {failure.message}")
+            log.info(
+                "probe.failed", group=self._ledger.group, error=f"{failure.error_class}: {failure.message}"
+            )
             raise ProbeFailed
         settled.verdicts = self._admitted(conn, failing, verdicts, settled.works)
 

@@ -20,7 +20,9 @@ from stream.work import Work, leave_behind
 log = structlog.get_logger("stream.execution")
 
 Begin = Callable[[HandlerConnection], list[Work]]
-Transaction = Callable[[list[Work], Begin], bool]  # False: undone, and those that failed in it have an outcome
+Transaction = Callable[
+    [list[Work], Begin], bool
+]  # False: undone, and those that failed in it have an outcome
 
 
 class Waking:
@@ -67,7 +69,12 @@ class Waking:
             failed |= {work.place: work for work in works if work.failed}
 
     def _begin(
-        self, works: list[Work], lanes: list[int], limit: int, failed: Mapping[object, Work], conn: HandlerConnection
+        self,
+        works: list[Work],
+        lanes: list[int],
+        limit: int,
+        failed: Mapping[object, Work],
+        conn: HandlerConnection,
     ) -> list[Work]:
         works.clear()
         works += self._opening.woken(conn, lanes, limit)

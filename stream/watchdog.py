@@ -79,7 +79,9 @@ class Watchdog:
                 attempt=context.attempt,
                 timeout_seconds=self._timeout,
                 stack="".join(traceback.format_stack(frame)) if frame is not None else None,
-                meaning="the process ends, to be started again; the event is tried alone then" if over else None,
+                meaning="the process ends, to be started again; the event is tried alone then"
+                if over
+                else None,
             )
         if over:
             sys.stderr.flush()

@@ -90,5 +90,7 @@ def env(project_dir: Path, data: Path | None) -> None:
 
 def _folder(project_dir: Path, data: Path | None) -> Path:
     if data is None and not project_dir.is_dir():
-        raise UsageError(f"there is no folder {project_dir}", hint=f"stream init {shlex.quote(str(project_dir))}")
+        raise UsageError(
+            f"there is no folder {project_dir}", hint=f"stream init {shlex.quote(str(project_dir))}"
+        )
     return (data or project_dir / servers.FOLDER).resolve()

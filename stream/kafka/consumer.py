@@ -295,7 +295,11 @@ def first_time(config: Config, starts: Mapping[Partition, int], patience: float 
     Read with a client of its own that belongs to no group; gives up after `patience` seconds.
     """
     settings = client_settings(config, "stream-look")
-    settings |= {"group.id": config.prefix + "stream-look", "enable.auto.commit": False, "queued.min.messages": 1}
+    settings |= {
+        "group.id": config.prefix + "stream-look",
+        "enable.auto.commit": False,
+        "queued.min.messages": 1,
+    }
     consumer = Consumer(settings)
     waiting = set(starts)
     earliest: int | None = None
@@ -314,4 +318,8 @@ def first_time(config: Config, starts: Mapping[Partition, int], patience: float 
                 earliest = stamp
     finally:
         consumer.close()
-    return None if earliest is None else datetime.fromtimestamp(min(max(earliest, 0), 253402300799000) / 1000, UTC)
+    return (
+        None
+        if earliest is None
+        else datetime.fromtimestamp(min(max(earliest, 0), 253402300799000) / 1000, UTC)
+    )

@@ -51,7 +51,12 @@ def test_after_the_third_death_the_event_is_dead_and_all_others_are_applied_once
     assert deaths == 3
     assert sorted(n for numbers in effects.by_key().values() for n in numbers) == [*range(60), 100]
     assert effects.fetch("select count(*) from stream.suspect") == [(0,)]
-    until(lambda: command.running and effects.fetch("select count(*) from stream.assignment where released_at is null"))
+    until(
+        lambda: (
+            command.running
+            and effects.fetch("select count(*) from stream.assignment where released_at is null")
+        )
+    )
     assert isinstance(command, Command)
     command.stop()
     assert effects.fetch("select count(*) from stream.assignment where released_at is null") == [(0,)]

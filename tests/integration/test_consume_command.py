@@ -133,6 +133,7 @@ def test_several_groups_run_in_one_process_and_a_failing_one_stops_the_others(
     write(small, name="other", after="ctx.db.execute('rollback')")
     other = small.root / "consumers" / "other.py"
     other.write_text(other.read_text().replace('"testers"', '"other"'))
+    assert run("migrate", env=environment, cwd=small.root).wait() == 0
     publish(config, small, [("a", 1)])
     command = run("consume", "--group", "testers", "--group", "other", env=environment, cwd=small.root)
     assert command.wait() == 1

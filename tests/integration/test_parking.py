@@ -29,7 +29,9 @@ def effects(conn: psycopg.Connection[Any]) -> Callable[[], list[tuple[str, int]]
     conn.execute(
         "create table effect (seq bigint generated always as identity, event_id uuid, key text, n int not null)"
     )
-    conn.execute("insert into stream.group_state (consumer_group, start_policy) values ('testers', 'beginning')")
+    conn.execute(
+        "insert into stream.group_state (consumer_group, start_policy) values ('testers', 'beginning')"
+    )
     conn.commit()
 
     def read() -> list[tuple[str, int]]:
@@ -72,7 +74,9 @@ class Fails:
 
 
 def letters(conn: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-    rows = conn.execute("select kind, stage, error_class, attempts, status from stream.dead_letter order by id").fetchall()
+    rows = conn.execute(
+        "select kind, stage, error_class, attempts, status from stream.dead_letter order by id"
+    ).fetchall()
     conn.commit()
     return rows
 
@@ -85,7 +89,9 @@ def outcomes(conn: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
 
 def test_the_lane_is_one_number_in_sql_and_python(conn) -> None:
     for key, partition in ((b"536365", 3), (None, 3), (b"\xff\x00", 0), (b"", 1)):
-        [(number,)] = conn.execute("select stream.parked_lane('g', 'orders', %s, %s)", [key, partition]).fetchall()
+        [(number,)] = conn.execute(
+            "select stream.parked_lane('g', 'orders', %s, %s)", [key, partition]
+        ).fetchall()
         assert number == lane_number("g", "orders", key, partition)
 
 
@@ -96,7 +102,12 @@ def test_a_failed_event_holds_its_key_and_runs_before_what_follows_it(
 ) -> None:
     handler = Fails(1, after_sql=after_sql)
     w = worker(handler, batch=batch)
-    records = [record(small, "bad", 1), record(small, "good", 10), record(small, "bad", 2), record(small, "good", 11)]
+    records = [
+        record(small, "bad", 1),
+        record(small, "good", 10),
+        record(small, "bad", 2),
+        record(small, "good", 11),
+    ]
     if batch == 1:
         assert [w.kinds(r) for r in records] == [["parked"], ["done"], ["parked"], ["done"]]
     else:
@@ -136,7 +147,13 @@ def test_a_doubled_early_or_unreadable_retry_record_burns_no_attempt(small, work
 
 def test_a_retry_record_keeps_key_value_and_headers_and_says_why(small, worker, effects, conn) -> None:
     sent = record(small, "bad", 1)
-    sent.headers = [*sent.headers, ("note", b"\xff"), ("note", None), ("stream.error.class", b"old"), ('q"\\', b"x")]
+    sent.headers = [
+        *sent.headers,
+        ("note", b"\xff"),
+        ("note", None),
+        ("stream.error.class", b"old"),
+        ('q"\\', b"x"),
+    ]
     worker(Fails(1)).run(sent)
     [copy] = retry_records(conn)
     kept = [pair for pair in sent.headers if pair[0] != "stream.error.class"]
@@ -186,7 +203,9 @@ def test_attempts_are_the_limit_of_an_ordinary_failure(small, worker, effects, c
     assert [attempt for n, attempt in handler.attempts if n == 1] == [1, 2, 3]
     assert letters(conn) == [("exhausted", "handler", "ValueError", 3, "open")]
     [(errors,)] = conn.execute("select errors from stream.dead_letter").fetchall()
-    assert [(e["attempt"], e["class"], e["worker"]) for e in errors] == [(n, "ValueError", "w1") for n in (3, 2, 1)]
+    assert [(e["attempt"], e["class"], e["worker"]) for e in errors] == [
+        (n, "ValueError", "w1") for n in (3, 2, 1)
+    ]
     if on_dead == "release":
         assert (effects(), parked(conn)) == ([("bad", 2)], [])
         assert kinds == ["parked", "dead", "done"]
@@ -206,7 +225,9 @@ def test_unavailable_has_no_limit_but_time(small, worker, effects, conn) -> None
     assert letters(conn) == [("unavailable", "handler", "stream.errors.TransientError", 6, "open")]
 
 
-def test_bytes_that_are_no_event_are_dead_letters_with_all_they_came_with(small, worker, effects, conn) -> None:
+def test_bytes_that_are_no_event_are_dead_letters_with_all_they_came_with(
+    small, worker, effects, conn
+) -> None:
     good = record(small, "x").value
     bad = {
         b"random": (b"\x17\x03garbage", [("a", b"\xff\xfe"), ("b", None)]),
@@ -218,9 +239,13 @@ def test_bytes_that_are_no_event_are_dead_letters_with_all_they_came_with(small,
         b"empty": (b"", []),
     }
     records = [record(small, key, value=value, headers=headers) for key, (value, headers) in bad.items()]
-    assert worker(Fails(), batch=20).kinds(*records, record(small, "good", 1)) == ["dead"] * len(bad) + ["done"]
+    assert worker(Fails(), batch=20).kinds(*records, record(small, "good", 1)) == ["dead"] * len(bad) + [
+        "done"
+    ]
     assert effects() == [("good", 1)]
-    letters = conn.execute("select key, value, header_names, header_values, kind from stream.dead_letter").fetchall()
+    letters = conn.execute(
+        "select key, value, header_names, header_values, kind from stream.dead_letter"
+    ).fetchall()
     assert {k: (v, list(zip(n, w, strict=True))) for k, v, n, w, _ in letters} == bad
     assert {kind for *_, kind in letters} == {"decode"}
     copies = {r.key: r for r in retry_records(conn, "testers.dlq")}
@@ -284,7 +309,9 @@ def test_a_handler_list_gets_another_try_alone(small, worker, effects, conn) -> 
         for event in events:
             ctx.db.execute(INSERT, [event.id, event.key, event.data["n"]])
 
-    kinds = w.kinds(*(record(small, f"k{n}", n, type="Listed") for n in range(5)), record(small, "k2", 9, type="Listed"))
+    kinds = w.kinds(
+        *(record(small, f"k{n}", n, type="Listed") for n in range(5)), record(small, "k2", 9, type="Listed")
+    )
     assert kinds == ["done", "done", "parked", "done", "done", "parked"]
     heal = True
     calls.clear()
@@ -330,7 +357,9 @@ def test_a_double_of_a_parked_event_at_another_offset_is_applied_once(small, wor
     assert effects() == [("bad", 1)]
 
 
-def test_emits_of_a_failed_try_are_not_sent_and_those_of_the_good_one_are_once(small, worker, effects, conn) -> None:
+def test_emits_of_a_failed_try_are_not_sent_and_those_of_the_good_one_are_once(
+    small, worker, effects, conn
+) -> None:
     fails = {1}
 
     def handler(event: Event, ctx: Context) -> None:
@@ -343,4 +372,6 @@ def test_emits_of_a_failed_try_are_not_sent_and_those_of_the_good_one_are_once(s
     fails.clear()
     make_due(conn)
     w.wake(*retry_records(conn))
-    assert [bytes(k) for (k,) in conn.execute("select key from stream.outbox where topic = 'echoes' order by id")] == [b"b", b"a"]
+    assert [
+        bytes(k) for (k,) in conn.execute("select key from stream.outbox where topic = 'echoes' order by id")
+    ] == [b"b", b"a"]

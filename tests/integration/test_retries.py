@@ -119,7 +119,9 @@ def test_a_failing_event_holds_its_key_and_nothing_else_not_even_the_offset(
 
 
 @pytest.mark.parametrize("batch", [1, 50])
-def test_random_failures_among_many_keys_lose_and_reorder_nothing(member, small, things, effects, conn, batch) -> None:
+def test_random_failures_among_many_keys_lose_and_reorder_nothing(
+    member, small, things, effects, conn, batch
+) -> None:
     fails: Counter[int] = Counter()
 
     def handler(event: Event, ctx: Context) -> None:
@@ -138,7 +140,9 @@ def test_random_failures_among_many_keys_lose_and_reorder_nothing(member, small,
     assert count(conn, "dead_letter") == 0
 
 
-def test_bad_bytes_end_in_the_dlq_as_they_came_and_all_others_go_on(member, small, things, effects, conn) -> None:
+def test_bad_bytes_end_in_the_dlq_as_they_came_and_all_others_go_on(
+    member, small, things, effects, conn
+) -> None:
     good = small.codec.encode("Happened", {"n": 1})
     bad = {
         b"random": b"\x17\x03garbage",
@@ -149,7 +153,9 @@ def test_bad_bytes_end_in_the_dlq_as_they_came_and_all_others_go_on(member, smal
         b"\xff\xfe": good,
     }
     odd = [("ce_type", b"\xff\xfe"), ("note", b"\x80"), ("note", None)]
-    produce_raw(things, "things", [(key, value, odd if key == b"header" else None) for key, value in bad.items()])
+    produce_raw(
+        things, "things", [(key, value, odd if key == b"header" else None) for key, value in bad.items()]
+    )
     publish(things, small, [(f"k{n}", n) for n in range(30)] + [("random", 99)])
     m = member(apply, exit_at_end=True)
     m.wait()
@@ -160,11 +166,17 @@ def test_bad_bytes_end_in_the_dlq_as_they_came_and_all_others_go_on(member, smal
         assert message.value() == bad[message.key()]
         if message.key() == b"header":
             assert headers[:3] == odd
-        errors = {name.removeprefix("stream.error."): value for name, value in headers if name.startswith("stream.error.")}
+        errors = {
+            name.removeprefix("stream.error."): value
+            for name, value in headers
+            if name.startswith("stream.error.")
+        }
         assert (errors["kind"], errors["stage"], errors["topic"]) == (b"decode", b"decode", b"things")
 
 
-def test_a_key_that_never_succeeds_ends_in_the_dlq_and_its_followers_run(member, small, things, effects, conn) -> None:
+def test_a_key_that_never_succeeds_ends_in_the_dlq_and_its_followers_run(
+    member, small, things, effects, conn
+) -> None:
     def handler(event: Event, ctx: Context) -> None:
         apply(event, ctx)
         if event.key == "bad" and event.data["n"] == 0:
@@ -272,10 +284,14 @@ def test_a_bad_deploy_halts_all_processes_with_about_ten_letters_and_goes_on_onc
     until(lambda: len(effects()) >= 300 - count(conn, "dead_letter"), 60)
     mended.end()
     assert len(effects()) + count(conn, "dead_letter") == 300
-    assert conn.execute("select halted_at, halted_reason from stream.group_state").fetchall() == [(None, None)]
+    assert conn.execute("select halted_at, halted_reason from stream.group_state").fetchall() == [
+        (None, None)
+    ]
 
 
-def test_some_events_that_always_die_among_good_ones_halt_nobody(member, small, things, effects, conn) -> None:
+def test_some_events_that_always_die_among_good_ones_halt_nobody(
+    member, small, things, effects, conn
+) -> None:
     def handler(event: Event, ctx: Context) -> None:
         if event.data["n"] % 10 == 0:
             raise PermanentError("never")

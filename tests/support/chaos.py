@@ -24,7 +24,9 @@ from stream.project import Project
 from tests.support.retries import RetryingWorker, retry_records
 from tests.support.small import record
 
-FAST = RetrySettings(first_s=0.004, most_s=0.03, budget_floor=1e9, breaker_failures=10**9, halt_failures=10**9, halt_ratio=2)
+FAST = RetrySettings(
+    first_s=0.004, most_s=0.03, budget_floor=1e9, breaker_failures=10**9, halt_failures=10**9, halt_ratio=2
+)
 
 
 @dataclass
@@ -66,7 +68,12 @@ class Chaos:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.calm = threading.Event()  # nothing fails, dies or moves any more
-        self.partitions = {("things", 0): Partition(), ("things", 1): Partition(), ("testers.retry", 0): Partition(), ("testers.retry", 1): Partition()}
+        self.partitions = {
+            ("things", 0): Partition(),
+            ("things", 1): Partition(),
+            ("testers.retry", 0): Partition(),
+            ("testers.retry", 1): Partition(),
+        }
         self.expected: dict[str, list[int]] = defaultdict(list)
         self.errors: list[BaseException] = []
         self._members = members
@@ -139,7 +146,9 @@ class Chaos:
                     dice.shuffle(records)
                 with self._lock:
                     for made in records:
-                        self._append("testers.retry", Record(**{f: getattr(made, f) for f in Record.__slots__}))
+                        self._append(
+                            "testers.retry", Record(**{f: getattr(made, f) for f in Record.__slots__})
+                        )
 
     def _mover(self) -> None:
         dice = random.Random(self.dice.random())
@@ -206,7 +215,8 @@ class Chaos:
             if chance < self._failing / 2:
                 raise TransientError("before")
             ctx.db.execute(
-                "insert into effect (event_id, key, n) values (%s, %s, %s)", [event.id, event.key, event.data["n"]]
+                "insert into effect (event_id, key, n) values (%s, %s, %s)",
+                [event.id, event.key, event.data["n"]],
             )
             if dice.random() < 0.3:
                 time.sleep(dice.uniform(0, 0.004))
@@ -242,14 +252,16 @@ class Chaos:
                 applied[key].append(n)
             dead = self._dead(conn)
             left = conn.execute(
-                'select convert_from(key, \'UTF8\'), "offset", attempts, due_at is null from stream.parked order by 1, 2'
+                "select convert_from(key, 'UTF8'), \"offset\", attempts, due_at is null from stream.parked order by 1, 2"
             ).fetchall()
         if left:
             wrong.append(f"left parked: {left}")
         for key, numbers in self.expected.items():
             want = [n for n in numbers if n not in dead]
             if applied[key] != want:
-                wrong.append(f"{key}: applied {applied[key]}, in the topic {want}, dead {sorted(dead & set(numbers))}")
+                wrong.append(
+                    f"{key}: applied {applied[key]}, in the topic {want}, dead {sorted(dead & set(numbers))}"
+                )
         return wrong
 
     def _dead(self, conn: psycopg.Connection[Any]) -> set[int]:

@@ -46,7 +46,14 @@ class Hostile(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [Hostile(), ValueError("x" * 10**6), ValueError("\0" * 5000), ValueError("\ud800"), ValueError("é" * 5000), ValueError()],
+    [
+        Hostile(),
+        ValueError("x" * 10**6),
+        ValueError("\0" * 5000),
+        ValueError("\ud800"),
+        ValueError("é" * 5000),
+        ValueError(),
+    ],
 )
 def test_hostile_texts_are_kept_as_text_that_fits(error: BaseException) -> None:
     kept = raised(error)

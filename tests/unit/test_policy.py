@@ -59,7 +59,9 @@ def test_an_error_has_the_kind_the_contract_says(error: BaseException, kind: str
 
 def test_bytes_that_are_no_event_are_a_kind_of_their_own() -> None:
     assert kind_of(DecodeError("truncated", "x"), "decode") == "decode"
-    assert kind_of(DecodeError("truncated", "x"), "handler") == "failure"  # a handler that decodes something itself
+    assert (
+        kind_of(DecodeError("truncated", "x"), "handler") == "failure"
+    )  # a handler that decodes something itself
 
 
 @pytest.mark.parametrize("kind", ["permanent", "decode"])
@@ -167,7 +169,9 @@ def test_after_an_outage_the_first_second_has_as_many_starts_as_the_group_has_ha
 def test_who_wins() -> None:
     order = ["halted", "paused", "breaker_open", "retry_budget", "backoff", "rate"]
     for n, name in enumerate(order):
-        assert winner(**{other: True for other in order[n:]}) == name.replace("retry_budget", "retry budget").replace("breaker_open", "breaker open")
+        assert winner(**{other: True for other in order[n:]}) == name.replace(
+            "retry_budget", "retry budget"
+        ).replace("breaker_open", "breaker open")
     assert winner() is None
 
 
