@@ -22,8 +22,9 @@ $(INSTALLED): pyproject.toml
 demo: install  ## the whole of it in about a minute: orders, a killed worker, a checked ending
 	$(BIN)/stream demo
 
+# Two at a time, a Kafka and a PostgreSQL each: most tests wait for something.
 test: install  ## every test, on a real Kafka and a real PostgreSQL
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-unit: install  ## the pure modules only
 	$(BIN)/pytest tests/unit

@@ -52,10 +52,10 @@ class Result:
 
     @property
     def quiet(self) -> list[int]:
-        """Pairs during which the machine did little else; all of them where fewer than half were quiet."""
+        """Pairs during which the machine did little else; all of them where there are not three."""
         pairs = range(len(self.ours))
         quiet = [n for n in pairs if self.ours[n].quiet and self.other[n].quiet]
-        return quiet if 2 * len(quiet) >= len(self.ours) else list(pairs)
+        return quiet if len(quiet) >= 3 else list(pairs)
 
     @property
     def ratios(self) -> list[float]:
@@ -76,17 +76,24 @@ class Result:
 
 
 def hold(contest: Contest, pairs: int) -> Result:
-    """Run the contest: pairs in turn, each run fresh and checked, when the machine has little else to do."""
+    """Run the contest: pairs in turn, each run fresh and checked.
+
+    It waits for the machine to have little else to do, and runs up to as many pairs more for those that were
+    disturbed all the same. A single pair is a smoke test and waits for nothing.
+    """
     result = Result(contest)
-    for n in range(pairs):
+    n = undisturbed = 0
+    while undisturbed < pairs and n < (2 * pairs if pairs > 1 else 1):
         order = [(contest.ours, result.ours), (contest.other, result.other)]
         for run, samples in order if n % 2 == 0 else reversed(order):
             if pairs > 1:
                 wait_for_quiet()
             samples.append(run())
         ours, other = result.ours[-1], result.other[-1]
+        n += 1
+        undisturbed += ours.quiet and other.quiet
         say(
-            f"  {contest.name}: pair {n + 1} of {pairs}: {ours.value:,.1f} against {other.value:,.1f} {contest.unit},"
+            f"  {contest.name}: pair {n}: {ours.value:,.1f} against {other.value:,.1f} {contest.unit},"
             f" ratio {ours.value / other.value:.2f}"
             f" (other work meanwhile: {ours.cost.foreign_cores:.1f} and {other.cost.foreign_cores:.1f} cores)"
         )

@@ -60,10 +60,10 @@ class Orders:
 
 
 def body(n: int, random: Random) -> dict[str, object]:
-    """The data of one order of 6 to 16 lines."""
+    """The data of one order of 7 to 16 lines."""
     lines = [
         {"sku": sku, "description": text, "quantity": random.randint(1, 12), "unit_price": Decimal(price)}
-        for sku, text, price in random.sample(GOODS, random.randint(6, MOST_LINES))
+        for sku, text, price in random.sample(GOODS, random.randint(7, MOST_LINES))
     ]
     return {
         "customer_id": str(random.randint(12000, 12400)),

@@ -20,12 +20,14 @@ STOP_S = 40.0
 
 
 class Process:
-    """A contestant at work in a scene. Its output is kept, and shown when it fails."""
+    """A contestant at work in a scene; the scene shows its log if anything fails."""
 
     def __init__(self, scene: Scene, *command: str) -> None:
         self.command = command
-        self._log = scene.stage.folder / f"{time.time_ns()}.log"
-        with self._log.open("wb") as log:
+        name = "-".join(Path(part).stem for part in command if not part.startswith("-"))
+        log_file = scene.stage.folder / f"{len(scene.logs)}-{name}.log"
+        scene.logs.append(log_file)
+        with log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=scene.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
@@ -43,11 +45,9 @@ class Process:
         return cls(scene, sys.executable, "-m", f"benchmarks.{module}", *arguments)
 
     def check_alive(self) -> bool:
-        """True, or RuntimeError with its last lines."""
+        """True, or RuntimeError."""
         if self._process.poll() is not None:
-            raise RuntimeError(
-                f"{' '.join(self.command)} ended with {self._process.returncode}:\n{self._tail()}"
-            )
+            raise RuntimeError(f"{' '.join(self.command)} ended with {self._process.returncode}")
         return True
 
     def freeze(self) -> None:
@@ -69,16 +69,13 @@ class Process:
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(STOP_S)
         if code not in (0, 143):
-            raise RuntimeError(f"{' '.join(self.command)} ended with {code}:\n{self._tail()}")
+            raise RuntimeError(f"{' '.join(self.command)} ended with {code}")
 
     def kill(self) -> None:
         """Whatever its state: nothing is left running."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-
-    def _tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
 
 
 @dataclass(frozen=True)

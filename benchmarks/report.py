@@ -77,7 +77,7 @@ def table(about: dict[str, str], results: Sequence[Result], gauges: Sequence[Gau
     if results:
         lines.append("")
         lines.append(
-            "ratio: median [least to most] of the pairs run while the machine was quiet (all, if few were)"
+            "ratio: median [least to most] of the pairs during which the machine did little else; of all, if not three were"
         )
         lines.append("CPU us/event: contestant + PostgreSQL + broker, ours against theirs, medians")
     return "\n".join(lines)

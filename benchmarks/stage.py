@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
@@ -43,6 +43,11 @@ def wait_until(
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout_s:.0f} s in vain: {what}")
         time.sleep(every_s)
+
+
+def tail(log: Path) -> str:
+    """Its last lines."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
 
 
 class Stage:
@@ -99,7 +104,13 @@ class Stage:
         try:
             with psycopg.connect(url, autocommit=True, application_name="benchmark") as conn:
                 conn.execute("checkpoint")
-                yield Scene(self, config, conn)
+                scene = Scene(self, config, conn)
+                try:
+                    yield scene
+                except Exception:
+                    for log in scene.logs:
+                        say(f"{log.name} ends with:\n{tail(log)}")
+                    raise
         finally:
             with psycopg.connect(self.addresses.database_url, autocommit=True) as conn:
                 conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
@@ -115,6 +126,7 @@ class Scene:
     stage: Stage
     config: Config
     conn: psycopg.Connection[tuple[object, ...]]
+    logs: list[Path] = field(default_factory=list)
 
     @property
     def topic(self) -> str:

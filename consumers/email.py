@@ -113,7 +113,7 @@ def header_text(text: str) -> str:
 
 
 def deliver(message: EmailMessage) -> None:
-    """Hand the message to the provider. smtplib's own errors say whether it may be tried again."""
+    """Hand the message to the provider. What smtplib raises fails the event, which is then tried again."""
     smtp = _connection()
     try:
         smtp.send_message(message)
@@ -155,6 +155,10 @@ def _connect(url: str) -> smtplib.SMTP:
         if smtp.has_extn("starttls"):
             smtp.starttls(context=ssl.create_default_context())
             smtp.ehlo()
+        elif parts.username is not None and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+            raise StopGroup(
+                f"the provider {parts.hostname} offers no TLS: the password would travel in the open"
+            )
         if parts.username is not None:
             smtp.login(unquote(parts.username), unquote(parts.password or ""))
     except BaseException:

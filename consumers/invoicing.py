@@ -11,7 +11,7 @@ from consumers._documents import PrintedLine, render
 from consumers._money import line_total
 from stream import ConsumerGroup, Context, Event, PermanentError
 
-# Only ctx.db is touched, so many events share a transaction. A dead invoice holds its order's later events.
+# Only ctx.db is touched, so many events share a transaction. An order whose invoice fails waits; no other does.
 group = ConsumerGroup("invoicing", topics=["orders"], start="beginning", batch=500, on_dead="hold")
 
 BIGINT_MAX = 2**63 - 1

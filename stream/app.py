@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ class Migration:
 
     @property
     def empty(self) -> bool:
-        return not (self.migrations or self.event_types or self.topics)
+        return not self.lines()
 
     def lines(self) -> list[str]:
         kinds = {
@@ -48,10 +49,12 @@ def migrate(config: Config, project: Project) -> Migration:
     done = Migration()
     with database.connect(config.database_url, application_name="stream-migrate") as connection:
         done.migrations = database.migrate(connection)
+        database.lock_migration(connection)
         done.event_types = _changed_event_types(connection, project)
         _write_event_types(connection, project)
-        for name, sql in group_tables(project, groups):
+        for name, sql in _changed_group_tables(connection, project, groups):
             connection.execute(sql.encode())
+            connection.execute(query("write_group_tables"), {"group": name, "sha256": _sha256(sql)})
             done.group_tables.append(name)
     missing = _missing_topics(config, project, groups)
     admin.create_topics(config, missing)
@@ -60,12 +63,14 @@ def migrate(config: Config, project: Project) -> Migration:
 
 
 def check(config: Config, project: Project) -> None:
-    """Raise CheckFailed naming what `stream migrate` would change."""
+    """Raise CheckFailed naming what `stream migrate` would change, and what `discover` raises."""
+    groups = discover(project)
     with database.connect(config.database_url, application_name="stream-migrate") as connection:
         wanted = Migration(
             migrations=[f"{number:04d}_{name}" for number, name, _ in database.pending(connection)],
             event_types=_changed_event_types(connection, project),
-            topics=[topic.name for topic in _missing_topics(config, project, discover(project))],
+            group_tables=[name for name, _ in _changed_group_tables(connection, project, groups)],
+            topics=[topic.name for topic in _missing_topics(config, project, groups)],
         )
     if not wanted.empty:
         raise CheckFailed("not migrated: " + "; ".join(wanted.lines()), hint="stream migrate")
@@ -81,9 +86,11 @@ def sql_of(project: Project) -> str:
     for event in _event_types(project):
         values = ", ".join("'" + value.replace("'", "''") + "'" for value in event)
         parts.append(f"insert into stream.event_type (type, topic, required_fields) values ({values});")
-    parts.extend(
-        f"-- tables of group {name}\n{sql}" for name, sql in group_tables(project, discover(project))
-    )
+    for name, sql in group_tables(project, discover(project)):
+        parts.append(f"-- tables of group {name}\n{sql}")
+        parts.append(
+            f"insert into stream.group_tables (consumer_group, sha256) values ('{name}', '{_sha256(sql)}');"
+        )
     return "\n".join(parts)
 
 
@@ -95,6 +102,20 @@ def group_tables(project: Project, groups: dict[str, ConsumerGroup]) -> list[tup
         if path is not None and path.is_file():
             tables.append((name, path.read_text(encoding="utf-8")))
     return tables
+
+
+def _changed_group_tables(
+    connection: Connection, project: Project, groups: dict[str, ConsumerGroup]
+) -> list[tuple[str, str]]:
+    """Those that are new, or whose file is another than the one applied last."""
+    have: dict[str, str] = {}
+    if connection.execute("select to_regclass('stream.group_tables')").fetchone() != (None,):
+        have = dict(connection.execute("select consumer_group, sha256 from stream.group_tables").fetchall())
+    return [(name, sql) for name, sql in group_tables(project, groups) if have.get(name) != _sha256(sql)]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _event_types(project: Project) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import errors as pg
 
 from stream.config import shown_address
-from stream.errors import CheckFailed, Unreachable
+from stream.errors import CheckFailed, Unreachable, UsageError
 
 C = TypeVar("C", bound="psycopg.Connection[Any]")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -59,7 +59,8 @@ def connect(
 ) -> psycopg.Connection[Any]:
     """Open a connection with its session `settings` (as SET takes them; sent one round trip in all).
 
-    Raises Unreachable within ten seconds, naming host, port and database, never user or password.
+    Raises Unreachable within ten seconds, naming host, port and database, never user or password; UsageError where
+    the URL is no connection string.
     """
     try:
         connection = connection_class.connect(
@@ -69,6 +70,10 @@ def connect(
             connect_timeout=CONNECT_TIMEOUT_S,
             **KEEPALIVES,
         )
+    except psycopg.ProgrammingError:  # its text may hold the password
+        raise UsageError(
+            "DATABASE_URL is no valid connection string; expected postgresql://USER@HOST:PORT/DATABASE"
+        ) from None
     except psycopg.Error as error:
         raise unreachable(url, error) from None
     try:
@@ -87,15 +92,18 @@ def unreachable(url: str, error: Exception) -> Unreachable:
     reason = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(
         f"PostgreSQL at {shown_address(url)} cannot be used: {_without_password(url, reason)}",
-        hint="stream stack status   (or check DATABASE_URL)",
+        # A server that says no is there.
+        hint="check DATABASE_URL" if _is_refusal(reason) else "stream stack status   (or check DATABASE_URL)",
     )
 
 
+def _is_refusal(reason: str) -> bool:
+    said = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "does not exist")
+    return "FATAL" in reason and any(text in reason for text in said)
+
+
 def _without_password(url: str, text: str) -> str:
-    try:
-        password = psycopg.conninfo.conninfo_to_dict(url).get("password")
-    except psycopg.Error:
-        return "DATABASE_URL is no valid connection string"
+    password = psycopg.conninfo.conninfo_to_dict(url).get("password")
     return text.replace(str(password), "***") if password else text
 
 
@@ -132,7 +140,7 @@ def pending(connection: Connection) -> list[tuple[int, str, LiteralString]]:
 def migrate(connection: Connection) -> list[str]:
     """Apply what is pending, all in one transaction, one process at a time; returns the names applied."""
     with connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(%s, 0)", [LOCK_MIGRATE])
+        lock_migration(connection)
         connection.execute("create schema if not exists stream")
         connection.execute(query("migration_table"))
         names = []
@@ -141,6 +149,11 @@ def migrate(connection: Connection) -> list[str]:
             connection.execute("insert into stream.migration (number, name) values (%s, %s)", [number, name])
             names.append(f"{number:04d}_{name}")
     return names
+
+
+def lock_migration(connection: Connection) -> None:
+    """One process at a time migrates; held until the transaction ends."""
+    connection.execute("select pg_advisory_xact_lock(%s, 0)", [LOCK_MIGRATE])
 
 
 def require_migrated(connection: Connection) -> None:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from stream import processor
+
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 STEADY_S = 30.0  # who lived so long starts anew with short pauses
-STOP_S = 22.0
+STOP_S = processor.STOP_S + 1  # a child says itself what it could not finish
 LOOK_EVERY_S = 0.1
 
 Write = Callable[[str, str], None]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from stream.errors import GroupError, ProjectImportError
-from stream.groups import ConsumerGroup, suggestion
+from stream.groups import ConsumerGroup, nearest, suggestion
 from stream.project import Project
 
 PACKAGE = "consumers"
@@ -38,24 +38,28 @@ def discover(project: Project) -> dict[str, ConsumerGroup]:
         try:
             group.check(project)
         except GroupError as error:
-            raise GroupError(f"{file}: {error.message}") from None
+            raise GroupError(f"{file}: {error.message}", hint=error.hint) from None
         group.path = file
         groups[group.name] = group
     return groups
 
 
 def select(groups: dict[str, ConsumerGroup], names: Iterable[str]) -> list[ConsumerGroup]:
-    """The groups of these names; raises GroupError with the names there are."""
+    """The groups of these names; raises GroupError with the names there are, also where none is asked for."""
     chosen = []
+    known = ", ".join(sorted(groups)) or "none, as consumers/ has no file that declares one"
+    first = f"stream consume --group {min(groups)}" if groups else None
     for name in dict.fromkeys(names):
         if name not in groups:
-            raise GroupError(f"unknown group {name!r}{suggestion(name, groups)}", hint=_known(groups))
+            near = nearest(name, groups)
+            raise GroupError(
+                f"unknown group {name!r}{suggestion(name, groups)}" + (f" (groups: {known})" if near else ""),
+                hint=f"stream consume --group {near}" if near else first,
+            )
         chosen.append(groups[name])
+    if not chosen:
+        raise GroupError(f"no group is named; groups: {known}", hint=first)
     return chosen
-
-
-def _known(groups: dict[str, ConsumerGroup]) -> str | None:
-    return "groups: " + ", ".join(sorted(groups)) if groups else None
 
 
 def _make_importable(root: Path) -> None:
@@ -83,12 +87,15 @@ def _load(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except GroupError as error:
         del sys.modules[name]
-        raise GroupError(f"{file}: {error.message}") from None
+        raise GroupError(f"{file}: {error.message}", hint=error.hint) from None
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise ProjectImportError(f"{file} does not import:\n{_traceback(error)}") from None
+        raise ProjectImportError(
+            f"{file} does not import:\n{_traceback(error)}",
+            hint="stream migrate --check   (once it is mended)",
+        ) from None
     return module
 
 

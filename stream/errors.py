@@ -10,6 +10,7 @@
     ├── Refused                  4   a guard says no; nothing was changed
     ├── CheckFailed              5   a check says no (incompatible schema, pending migration)
     ├── PartlyDone               6   some of it is done, the rest is named
+    ├── OutOfMemory              7   a handler met MemoryError: the process must be started again
     ├── ProjectImportError       1   a module in consumers/ does not import
     └── HandlerError                 raised by handlers to say what kind of failure it is
         ├── PermanentError           trying again cannot help
@@ -28,6 +29,9 @@ class StreamError(Exception):
     """Base of all errors of this package; `hint` is the command to type next, if there is one."""
 
     exit_code: ClassVar[int] = 1
+    # A subclass of an application may not call this __init__: its message must still be printable.
+    message: str = ""
+    hint: str | None = None
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -35,7 +39,8 @@ class StreamError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.message if self.hint is None else f"{self.message}\n-> {self.hint}"
+        message = self.message or Exception.__str__(self)
+        return message if self.hint is None else f"{message}\n-> {self.hint}"
 
 
 class UsageError(StreamError):
@@ -96,6 +101,12 @@ class PartlyDone(StreamError):
     exit_code = 6
 
 
+class OutOfMemory(StreamError):
+    """Raised when a handler met MemoryError: the process must be started again."""
+
+    exit_code = 7
+
+
 class ProjectImportError(StreamError):
     """Raised when a module in consumers/ does not import; the message ends with its traceback."""
 
@@ -111,6 +122,8 @@ class PermanentError(HandlerError):
 class TransientError(HandlerError):
     """Raised by a handler when trying again later can help; `retry_after` is in seconds."""
 
+    retry_after: float | None = None
+
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
@@ -118,3 +131,11 @@ class TransientError(HandlerError):
 
 class StopGroup(HandlerError):
     """Raised by a handler to stop its whole group with the offset kept."""
+
+
+def text_of(error: BaseException) -> str:
+    """The error's text, whatever its class makes of it; its class's name where it has none."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001  # somebody else's __str__
+        return type(error).__name__

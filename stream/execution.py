@@ -35,7 +35,7 @@ from stream.errors import StopGroup, StreamError, Unreachable
 from stream.events import Record, cloud_attributes, event_id
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
-from stream.handling import Handling, Infrastructure, Unplaced
+from stream.handling import Handling, Infrastructure, Unplaced, blame
 from stream.lanes import Run, lane_of
 from stream.ledger import Ledger
 from stream.opening import Opening, TooManyLocks
@@ -44,7 +44,7 @@ from stream.outcomes import DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outc
 from stream.pace import NotNow, Pace
 from stream.project import Project
 from stream.settlement import Failing, Settlement, Uncounted
-from stream.suspects import Blame
+from stream.suspects import Deaths
 from stream.waking import Begin, Waking
 from stream.watchdog import Desk
 from stream.work import Work, forget, leave_behind, undone
@@ -54,6 +54,10 @@ log = structlog.get_logger("stream.execution")
 LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transaction
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
+SAME_TRANSACTION = "select stream.same_transaction()"
+# The database's condition out of the handlers of one run, so many times in a row on connections that could be opened:
+# then it is some event's doing (a lock it always meets, a statement that ends the session), and is found in halves.
+BLAME_AFTER = 3
 
 
 class TransactionEnded(StopGroup):
@@ -93,7 +97,8 @@ class Execution:
         self._opening = Opening(self._ledger, None if failing is None else failing.parking)
         self._settlement = Settlement(self._ledger, self._outbox, failing)
         self._waking = Waking(group, self._opening, self._transaction)
-        self._blame = None if failing is None else Blame(group.name, failing.policy.settings.crashes)
+        self._blames = False  # the database's condition is now taken for some event's doing
+        self._deaths = None if failing is None else Deaths(group.name, failing.policy.settings.crashes)
         self._open: HandlerConnection | None = None
 
     def run(self, run: Run, give_up: Callable[[], bool] = lambda: False) -> list[Outcome]:
@@ -115,7 +120,7 @@ class Execution:
                 if run.suspect
                 else partial(self._waking.run, waiting)
             )
-            self._persist(wake, give_up)
+            self._persist(wake, give_up, blame_after=1)
             return [UNRUN if lane in waiting else WOKEN for lane in lanes]
         works = self._take_out(run.records)
         self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
@@ -127,16 +132,21 @@ class Execution:
             self._open.close()
             self._open = None
 
-    def _persist(self, act: Callable[[], None], give_up: Callable[[], bool]) -> None:
+    def _persist(
+        self, act: Callable[[], None], give_up: Callable[[], bool], *, blame_after: int = BLAME_AFTER
+    ) -> None:
         """Act until the database lets it be done, or it is not to be done now."""
         pause = PAUSE_FIRST_S
+        in_handlers = 0
         while True:
+            self._blames = in_handlers >= blame_after
             try:
                 if self._pace is not None:
                     self._pace.approach()
                 return act()
             except (Infrastructure, Unreachable, NotNow) as error:
                 self.close()
+                in_handlers = in_handlers + 1 if isinstance(error, Infrastructure) and error.handling else 0
                 log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
                 if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
                     return
@@ -178,19 +188,26 @@ class Execution:
         Where it cannot be said which one failed, half by half: an event that is alone is the one.
         """
         while pending := [work for work in works if work.outcome is None or self._owes(work)]:
+            unplaced: BaseException | None = None
             try:
                 self._transaction(works, partial(self._begin_fresh, pending))
-            except (Unplaced, TooManyLocks) as error:
-                runnable = [work for work in pending if work.outcome is None]
-                if len(runnable) <= 1 and isinstance(error, Unplaced):
-                    error.blame(runnable)
-                    leave_behind(works)
-                    continue
-                half = works.index(pending[len(pending) // 2])
-                self._apply(works[:half])
+            except Unplaced as error:
+                unplaced = error.reason
+            except TooManyLocks as error:
+                unplaced = error
+            # Not inside `except`: what fails below is no consequence of this.
+            if unplaced is None:
+                continue
+            runnable = [work for work in pending if work.outcome is None]
+            if len(runnable) <= 1 and not isinstance(unplaced, TooManyLocks):
+                blame(runnable, unplaced)
                 leave_behind(works)
-                self._apply(works[half:])
-                return
+                continue
+            half = works.index(pending[len(pending) // 2])
+            self._apply(works[:half])
+            leave_behind(works)
+            self._apply(works[half:])
+            return
 
     def _owes(self, work: Work) -> bool:
         """Failed in a transaction that was undone: it is still to be written down."""
@@ -204,31 +221,31 @@ class Execution:
 
     def _apply_alone(self, works: list[Work], give_up: Callable[[], bool]) -> None:
         leave_behind(works)
-        with self._asking() as (conn, blame):
-            blame.sift(conn, self._ledger.epoch, [work for work in works if work.outcome is None])
+        with self._asking() as (conn, deaths):
+            deaths.sift(conn, self._ledger.epoch, [work for work in works if work.outcome is None])
             for work in works:
                 leave_behind(works)
                 if self._stopping.is_set() or give_up():
                     return
                 if work.outcome is None or self._owes(work):
-                    blame.alone(self._connection(), work, partial(self._apply, [work]))
+                    deaths.alone(self._connection(), work, partial(self._apply, [work]))
 
     def _wake_alone(self, lanes: list[int], give_up: Callable[[], bool]) -> None:
-        with self._asking() as (conn, blame):
+        with self._asking() as (conn, deaths):
             while lanes and not (self._stopping.is_set() or give_up()):
                 for head in self._opening.peek(conn, lanes[0]):
-                    blame.alone(conn, head, partial(self._wake_one, lanes[0], head))
+                    deaths.alone(conn, head, partial(self._wake_one, lanes[0], head))
                 lanes.pop(0)
 
     def _wake_one(self, lane: int, head: Work) -> None:
         self._waking.run([lane], most=1, failed={head.place: head} if head.failed else None)
 
     @contextmanager
-    def _asking(self) -> Iterator[tuple[HandlerConnection, Blame]]:
+    def _asking(self) -> Iterator[tuple[HandlerConnection, Deaths]]:
         """For statements between transactions."""
-        assert self._blame is not None
+        assert self._deaths is not None
         try:
-            yield self._connection(), self._blame
+            yield self._connection(), self._deaths
         except psycopg.Error as error:
             _judge(error)
 
@@ -247,6 +264,7 @@ class Execution:
             self._group,
             epoch=self._ledger.epoch,
             alone=len(runnable) == 1,
+            blame=self._blames,
             desk=self._desk,
             pace=self._pace,
         )
@@ -258,7 +276,7 @@ class Execution:
             # What failed in an earlier transaction is still to be written down; the rest was not tried.
             forget(work for work in pending if not work.failed or work in runnable)
             if isinstance(error, psycopg.Error):
-                _judge(error)
+                _judge(error, blame=self._blames)
             if isinstance(error, StopGroup) and not isinstance(error, TransactionEnded):
                 self._settlement.stop_group(error)
             raise
@@ -295,11 +313,17 @@ class Execution:
             if handling.doomed or not self._settlement.worth_committing(works):
                 return False
             if not together and conn.info.transaction_status == TransactionStatus.IDLE:
-                _stop()
-            settled = self._settlement.settle(conn, handling, works, together=together)
+                _stop()  # the transaction is gone
+            settled = self._settlement.settle(conn, handling, works)
             failpoint("consume.before_commit")
             handling.committing = True
-            conn.commit()
+            if not handling.handled:
+                conn.commit()
+            elif together:
+                conn.execute(SAME_TRANSACTION)
+                conn.commit()
+            else:  # in one round trip; where the first raises, the second is not run
+                conn.execute(SAME_TRANSACTION + "; commit")
         failpoint("consume.after_commit")
         self._settlement.committed(settled)
         return True
@@ -308,13 +332,19 @@ class Execution:
         self, conn: HandlerConnection, handling: Handling, error: BaseException | None = None
     ) -> None:
         """Undo the transaction. Raises StopGroup where a handler has ended it: its claim may be committed."""
-        if conn.broken:
+        status = conn.info.transaction_status
+        if conn.broken or status == TransactionStatus.ACTIVE:
             self.close()
-        elif conn.info.transaction_status != TransactionStatus.IDLE:
+        elif status != TransactionStatus.IDLE:
             try:
+                # Or is it another transaction, and the claim committed?
+                if status == TransactionStatus.INTRANS and handling.handled:
+                    conn.execute(SAME_TRANSACTION)
                 conn.rollback()
-            except psycopg.Error:
+            except psycopg.Error as found:
                 self.close()
+                if found.sqlstate == TRANSACTION_ENDED:
+                    _stop(error)
         elif not handling.committing:  # a refused commit leaves no transaction either
             _stop(error)
 
@@ -331,9 +361,15 @@ class Execution:
                     # A frozen worker's claims and locks fall, so that its keys go on elsewhere.
                     "idle_in_transaction_session_timeout": f"{int(self._group.timeout * 2) + 10}s",
                     "client_connection_check_interval": "2s",
+                    "tcp_user_timeout": "10s",
                 },
                 connection_class=HandlerConnection,
             )
+            try:
+                # The idle limit is not armed between the statements of a pipeline; this one holds there too.
+                self._open.limit_transactions(int(self._group.timeout * 2) + 10)
+            except psycopg.OperationalError as error:  # lost as soon as it was made
+                raise Infrastructure from error
         return self._open
 
 
@@ -348,12 +384,12 @@ def _outcomes(works: list[Work]) -> list[Outcome]:
     return outcomes
 
 
-def _judge(error: psycopg.Error) -> NoReturn:
+def _judge(error: psycopg.Error, *, blame: bool = False) -> NoReturn:
     """An error of the transaction as a whole: of which event, cannot be said."""
     if error.sqlstate == TRANSACTION_ENDED:
         _stop(error)
-    if database.is_infrastructure(error):
-        raise Infrastructure from error
+    if database.is_infrastructure(error) and not blame:
+        raise Infrastructure(handling=True) from error
     raise Unplaced from error
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from stream.errors import TransientError
+from stream.errors import TransientError, text_of
 from stream.outcomes import Stage
 from stream.policy import FailureKind, is_deploy_fault, kind_of
 from stream.schemas import DecodeError
@@ -53,12 +53,17 @@ def failure_of(error: BaseException, stage: Stage) -> Failure:
         kind,
         stage,
         name,
-        clamped(message_of(error), MOST_MESSAGE_BYTES) or name,
+        clamped(text_of(error), MOST_MESSAGE_BYTES) or name,
         clamped(_stack(error), MOST_STACK_BYTES, end=True) if stage != "decode" else None,
         hashlib.sha256(f"{name}\x1f{stage}\x1f{place}".encode(errors="replace")).hexdigest()[:12],
-        error.retry_after if isinstance(error, TransientError) else None,
+        _seconds(getattr(error, "retry_after", None)) if isinstance(error, TransientError) else None,
         is_deploy_fault(error, kind),
     )
+
+
+def _seconds(value: object) -> float | None:
+    """A subclass may have set anything."""
+    return float(value) if isinstance(value, int | float) and value == value else None
 
 
 def class_name(error: BaseException) -> str:
@@ -67,13 +72,6 @@ def class_name(error: BaseException) -> str:
     module = str(cls.__module__)
     name = str(cls.__qualname__)
     return clamped(name if module == "builtins" else f"{module}.{name}", 200)
-
-
-def message_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as raised:  # noqa: BLE001  # even saying what is wrong may be wrong
-        return f"(its message cannot be shown: {type(raised).__name__})"
 
 
 def clamped(text: str, most_bytes: int, *, end: bool = False) -> str:
@@ -104,5 +102,5 @@ def top_own_frame(tb: TracebackType | None) -> str:
 def _stack(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(error))
-    except Exception as raised:  # noqa: BLE001  # as message_of
+    except Exception as raised:  # noqa: BLE001  # somebody else's code
         return f"(its stack cannot be shown: {type(raised).__name__})"

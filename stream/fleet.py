@@ -8,16 +8,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from stream.errors import PartlyDone, StreamError
+from stream.errors import OutOfMemory, PartlyDone, StreamError
 from stream.processor import STOP_S, Processor
 
-GRACE_S = 1.0  # beyond the deadline, for what waits for a broker that hangs
-
-
-class OutOfMemory(StreamError):
-    """Raised when a handler met MemoryError: the process must be started again."""
-
-    exit_code = 7
+GRACE_S = 1.0  # of a stop's time, kept for what waits for a broker that hangs
 
 
 class Fleet:
@@ -44,6 +38,7 @@ class Fleet:
                 target=self._run, args=(processor,), name=processor.group.name, daemon=True
             ).start()
         errors: list[BaseException] = []
+        in_time = True
         for _ in self._processors:
             error = self._next_end()
             if error is not None:
@@ -51,18 +46,19 @@ class Fleet:
                 if not isinstance(error, PartlyDone):
                     self.stop()
             elif self._stopping.is_set() and time.monotonic() > self._deadline:
-                return False
+                in_time = False
+                break
         if errors:
             raise max(errors, key=_gravity)
-        return True
+        return in_time
 
     def stop(self) -> None:
         """Ask all to finish what has started; safe in a signal handler, and twice."""
         if not self._stopping.is_set():
-            self._deadline = time.monotonic() + STOP_S + GRACE_S
+            self._deadline = time.monotonic() + STOP_S
             self._stopping.set()
             for processor in self._processors:
-                processor.stop()
+                processor.stop(STOP_S - GRACE_S)
 
     def _next_end(self) -> BaseException | None:
         """Wait for the next group to end; without one, when the deadline of a stop has passed."""

@@ -45,7 +45,7 @@ class Floors:
         return min((self.settled[shard] for shard in shards), default=0)
 
 
-class Place:
+class ReadFrom:
     """Where reads of one (topic, shard) begin.
 
     At the floor: nothing up to it is left or can come. A key with a long queue in memory is left out of reads, and

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -63,7 +64,9 @@ class ConsumerGroup:
     `batch`: events in one transaction. More than 1 only for handlers that touch nothing but `ctx.db`: a
     neighbour's failure runs them again.
     `concurrency`: handlers side by side in one process, each with a key of its own, where `batch` is 1.
-    `timeout`: seconds a handler may take; no statement of it may take longer.
+    `timeout`: seconds after which a statement of a handler is cancelled, and which `ctx.deadline` is ahead of its
+    start. Python code that goes on for longer is not interrupted; idle in its transaction for twice as long and ten
+    seconds, it loses its connection.
     `attempts`, `give_up_after`: how often, and for how long, a failing event is tried; `on_dead`: whether its key
     then goes on ("release") or waits for a person ("hold"). They act once failing events are set aside; until
     then a failing event is tried until it succeeds.
@@ -152,7 +155,10 @@ class ConsumerGroup:
                     f"{where}: {handler.name} handles {type}, which is on topic {elsewhere[type]!r};"
                     f" the group reads {', '.join(self.topics)}"
                 )
-            raise GroupError(f"{where}: unknown event type {type!r}{suggestion(type, elsewhere)}")
+            raise GroupError(
+                f"{where}: unknown event type {type!r}{suggestion(type, elsewhere)}",
+                hint=None if nearest(type, elsewhere) else f"stream schema new {shlex.quote(type)}",
+            )
         if not self.handlers:
             raise GroupError(f"{where}: it has no handler; expected @group.on(...) before a function")
 
@@ -171,12 +177,17 @@ class ConsumerGroup:
             )
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like it, if one is."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`; did you mean ...?`, or the names there are."""
+    near = nearest(name, known)
+    if near is not None:
+        return f"; did you mean {near!r}?"
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
     return f"; known are {', '.join(names)}" if names else "; there are none"
 
 

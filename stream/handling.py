@@ -25,15 +25,37 @@ from stream.work import Work
 class Unplaced(Exception):
     """Something of several events failed, and it cannot be said which; the reason is its cause."""
 
-    def blame(self, alone: list[Work]) -> None:
-        """The event that was alone in the transaction is the one. Raises StreamError where there was none."""
-        if not alone:
-            raise StreamError(f"what failed cannot be written down: {self.__cause__}") from self
-        alone[0].fail(self.__cause__ or self, "commit")
+    @property
+    def reason(self) -> BaseException:
+        return self.__cause__ or self
+
+
+def blame(alone: list[Work], reason: BaseException) -> None:
+    """The event that was alone in the transaction is the one. Raises StreamError where there was none."""
+    if not alone:
+        raise StreamError(f"what failed cannot be written down: {reason}")
+    alone[0].fail(reason, "commit")
 
 
 class Infrastructure(Exception):
-    """The database's condition, no event's fault: the same again later, no attempt counted; its cause says what."""
+    """The database's condition, no event's fault: the same again later, no attempt counted; its cause says what.
+
+    `handling`: it came out of handlers, on a connection that could be opened.
+    """
+
+    def __init__(self, *, handling: bool = False) -> None:
+        super().__init__()
+        self.handling = handling
+
+
+class Swallowed(StreamError):
+    """A statement of a handler failed or was left unfinished, and the handler returned as if all were well."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a statement failed, or a COPY was left open, and the handler went on: its transaction cannot be committed;"
+            " what may fail goes into `with ctx.db.transaction():`"
+        )
 
 
 class Handling:
@@ -53,9 +75,11 @@ class Handling:
         *,
         epoch: int,
         alone: bool,
+        blame: bool,
         desk: Desk | None = None,
         pace: Pace | None = None,
     ) -> None:
+        self.handled = False  # whether any handler may have run
         self.doomed = False
         self.committing = False
         self.emitted: list[Prepared] = []
@@ -68,6 +92,7 @@ class Handling:
         self._desk = desk or Desk()
         self._pace = pace
         self._alone = alone  # one event in the transaction: whatever fails is its doing
+        self._blame = blame  # the database's condition has come out of these handlers too often to be its own
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
         # Lists being collected for handlers with `batch`, and in whose list a lane has events.
         self._lists: dict[Handler, list[tuple[Work, Event]]] = {}
@@ -75,6 +100,7 @@ class Handling:
 
     def run(self, works: list[Work]) -> None:
         """Decode and handle, in order. Raises Unplaced, Infrastructure, StopGroup or MemoryError."""
+        self.handled = bool(works)
         self._conn.guarded = True
         try:
             for work in works:
@@ -138,7 +164,7 @@ class Handling:
     ) -> None:
         conn = self._conn
         if self._pace is not None:
-            self._take_turns(len(events))
+            self._take_turns(self._pace, len(events))
         attempt = works[0].attempt
         ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
         before = conn.sent
@@ -148,10 +174,14 @@ class Handling:
         except (StopGroup, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
-            self._failed(works, error, sent=conn.sent != before)
+            own = error.__traceback__ and error.__traceback__.tb_next  # the handler's frames, and none of ours
+            self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
         finally:
             self._desk.context = None
+        if conn.failed or conn.left_open:
+            self._failed(works, Swallowed(), sent=True)
+            return
         if ctx.emitted is not None:
             self.emitted += ctx.emitted
         outcome = DONE
@@ -161,17 +191,17 @@ class Handling:
         for work in works:
             work.outcome = outcome
 
-    def _take_turns(self, count: int) -> None:
-        assert self._pace is not None
+    @staticmethod
+    def _take_turns(pace: Pace, count: int) -> None:
         try:
-            self._pace.take_turns(count)
+            pace.take_turns(count)
         except NotNow as error:
             raise Infrastructure from error
 
     def _failed(self, works: list[Work], error: BaseException, *, sent: bool) -> None:
         conn = self._conn
-        if conn.broken or (conn.failed and is_infrastructure_within(error)):
-            raise Infrastructure from error
+        if not self._blame and (conn.broken or (conn.failed and is_infrastructure_within(error))):
+            raise Infrastructure(handling=True) from error
         if (conn.failed and not self._alone) or len(works) > 1:
             raise Unplaced from error
         self.doomed = self.doomed or sent

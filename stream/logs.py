@@ -7,6 +7,11 @@ import sys
 
 import structlog
 
+# Without local variables, in either format: a handler's hold passwords and what customers wrote.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -14,7 +19,9 @@ def configure(level: str = "info", format: str | None = None) -> None:
     """Set up logging for this process; `format` is text, json, or None to choose by where stderr goes."""
     text = format == "text" or (format is None and sys.stderr.isatty())
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
         if text
         else structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
     )
@@ -23,7 +30,7 @@ def configure(level: str = "info", format: str | None = None) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if text else [structlog.processors.dict_tracebacks]),
+            *([] if text else [_TRACEBACKS]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),

@@ -13,7 +13,7 @@ import psycopg
 import uuid_utils
 
 from stream.database import query
-from stream.errors import InvalidEvent
+from stream.errors import InvalidEvent, UsageError
 from stream.events import named_event_id
 from stream.project import Project
 
@@ -88,6 +88,7 @@ class Outbox:
             debounce=debounce,
             max_wait=max_wait,
         )
+        _refuse_without_transaction(conn)
         self.write(conn, [prepared])
         return prepared.event_id
 
@@ -100,6 +101,7 @@ class Outbox:
         cannot end in a deadlock, as two series of single calls can.
         """
         prepared = [self.prepare(**event) for event in events]
+        _refuse_without_transaction(conn)
         self.write(conn, prepared)
         return [event.event_id for event in prepared]
 
@@ -166,6 +168,15 @@ class Outbox:
                 "debounces": [event.debounce for event in events] if scheduled else None,
                 "max_waits": [event.max_wait for event in events] if scheduled else None,
             },
+        )
+
+
+def _refuse_without_transaction(conn: psycopg.Connection[Any]) -> None:
+    """An event on a connection in autocommit is in no transaction but its own: the order could be lost without it."""
+    if conn.autocommit and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        raise UsageError(
+            "the connection is in autocommit and outside of a transaction: the event would not belong to your changes",
+            hint="with conn.transaction(): ...   around your changes and the append",
         )
 
 

@@ -20,7 +20,7 @@ from stream.shards import ShardSession
 PROMOTED_AT_ONCE = 2000
 TRY_AGAIN_S = 0.05  # a blocked key is left out for so long, lest its rows fill every batch
 OVERDUE_S = 0.5  # a key blocked for so long is waited for
-WAIT_EVERY_S = 0.5
+WAIT_EVERY_S, WAIT_EVERY_S_AT_MOST = 0.5, 4.0  # more seldom for a key that one transaction sits on
 WAIT_FOR_S = 0.1  # in all, each time
 LOOK_AT_LOCKS_EVERY_S = 0.1
 LOOK_AT_ALL_EVERY_S = 10.0
@@ -28,8 +28,9 @@ LOOK_AT_ALL_EVERY_S = 10.0
 
 @dataclass(slots=True)
 class _Blocked:
-    since: float
     tried: float
+    wait_at: float  # once it is overdue
+    waits_s: float = WAIT_EVERY_S
 
 
 class Promotion:
@@ -85,7 +86,7 @@ class Promotion:
         for number in free:
             self._blocked.pop(number, None)
         for number in taken:
-            self._blocked.setdefault(number, _Blocked(now, now)).tried = now
+            self._blocked.setdefault(number, _Blocked(now, now + OVERDUE_S)).tried = now
         return int(moved)
 
     def _wait_for_overdue(self, session: ShardSession) -> int:
@@ -94,9 +95,7 @@ class Promotion:
         if begun - self._waited < WAIT_EVERY_S:
             return 0
         overdue = [
-            (blocked.tried, number)
-            for number, blocked in self._blocked.items()
-            if begun - blocked.since > OVERDUE_S
+            (blocked.wait_at, number) for number, blocked in self._blocked.items() if begun > blocked.wait_at
         ]
         moved = 0
         for _, number in sorted(overdue):
@@ -115,7 +114,10 @@ class Promotion:
             )
             [(moved,)] = cursor.fetchall()
         except pg.LockNotAvailable:
-            self._blocked[number].tried = time.monotonic()
+            blocked = self._blocked[number]
+            blocked.tried = time.monotonic()
+            blocked.wait_at = blocked.tried + blocked.waits_s
+            blocked.waits_s = min(blocked.waits_s * 2, WAIT_EVERY_S_AT_MOST)
             return 0
         del self._blocked[number]
         return int(moved)

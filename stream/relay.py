@@ -56,7 +56,7 @@ class Pass:
 
 
 @dataclass
-class Outcome:
+class Drained:
     """What a relay that ran until nothing was left did: rows by topic, and sick topics with their reasons."""
 
     published: int
@@ -76,6 +76,7 @@ class Relay:
         self._promotion = Promotion()
         self._stopping = False
         self._sick: dict[str, str] = {}
+        self._well: set[str] = set()
         self._next_report = 0.0
         self._reconnect_s = 0.1
         self._rejected: dict[str, int] = {}
@@ -98,7 +99,7 @@ class Relay:
     def stop(self) -> None:
         self._stopping = True
 
-    def run_until_empty(self) -> Outcome:
+    def run_until_empty(self) -> Drained:
         """Until nothing is publishable or due, here or at another relay. Sick topics are left.
 
         An event whose transaction is open is not waited for. Raises psycopg.Error or Unreachable where the
@@ -112,9 +113,9 @@ class Relay:
             quiet = quiet + 1 if not done.worked and self._nothing_left(done) else 0
             if not done.worked:
                 self._pause(0.01 if len(self._opened().owned) == SHARDS else 0.1)
-        outcome = Outcome(published, self._rejected, self._sick)
+        drained = Drained(published, self._rejected, self._sick)
         self.drain(0.0)
-        return outcome
+        return drained
 
     def run_once(self) -> Pass:
         """One pass. Raises psycopg.Error or Unreachable where the database is lost."""
@@ -226,15 +227,13 @@ class Relay:
             log.error("relay.topic_sick", topic=topic, reason=sick[topic], hint="stream outbox status")
         for topic in self._sick.keys() - sick.keys():
             log.info("relay.topic_well", topic=topic)
+        well = {topic for topic, publisher in self._publishers.items() if publisher.well}
         now = time.monotonic()
-        if now > self._next_report or sick.keys() != self._sick.keys():
+        if now > self._next_report or (sick.keys(), well) != (self._sick.keys(), self._well):
             self._next_report = now + REPORT_SICK_EVERY_S
-            arguments = {
-                "topics": list(sick),
-                "reasons": list(sick.values()),
-                "well": [topic for topic, publisher in self._publishers.items() if publisher.well],
-            }
+            arguments = {"topics": list(sick), "reasons": list(sick.values()), "well": list(well)}
             session.connection.execute(query("report_sick"), arguments)
+        self._well = well
         self._sick = sick
 
     # What the steps are made of.

@@ -93,9 +93,7 @@ class Settlement:
             if (work.claimed and work.finished) or work.outcome in (PARKED, DUPLICATE)
         ) or (self._failing is not None and any(work.failed for work in works))
 
-    def settle(
-        self, conn: HandlerConnection, handling: Handling, works: Sequence[Work], *, together: bool
-    ) -> Settled:
+    def settle(self, conn: HandlerConnection, handling: Handling, works: Sequence[Work]) -> Settled:
         """Write it all, up to the commit. Emits come last: they take locks on their keys. Raises Uncounted."""
         settled = Settled(works)
         special = [work for work in works if work.outcome is not DONE or work.row is not None]
@@ -111,8 +109,6 @@ class Settlement:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
-        if together:  # alone, the connection's own state has told
-            conn.execute("select stream.same_transaction()")
         emitted = (
             handling.emitted if self._ledger.epoch == 0 else []
         )  # in a second run of history they were emitted

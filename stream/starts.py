@@ -43,14 +43,14 @@ class Stop:
 def resolve(place: Place) -> Start | Stop:
     """The start offset of a partition, by one table; never a silent reset.
 
-    | committed                       | start                                                             |
-    |---------------------------------|-------------------------------------------------------------------|
-    | topic has another id            | stop: it was recreated, its offsets mean nothing                  |
-    | between low and high            | there                                                             |
-    | above high                      | stop: the log was cut or recreated                                |
-    | below low                       | low; the gap is recorded                                          |
-    | none, never started here        | as planned at the group's first start; a later partition: its beginning |
-    | none, started here before       | as planned again: the ledger makes what was applied a duplicate; if the ledger is pruned, stop |
+    | committed                   | start                                                                        |
+    |-----------------------------|------------------------------------------------------------------------------|
+    | topic has another id        | stop: it was recreated, its offsets mean nothing                             |
+    | between low and high        | there                                                                        |
+    | above high                  | stop: the log was cut or recreated                                           |
+    | below low                   | low; the gap is recorded                                                     |
+    | none, never started here    | as planned at the group's first start; a later partition: its beginning      |
+    | none, started here before   | as planned again: the ledger makes what was applied a duplicate; pruned: stop |
     """
     if place.recreated:
         return Stop("the topic was deleted and created again; its offsets mean nothing now")

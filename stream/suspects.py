@@ -78,7 +78,7 @@ class Suspects:
         return done
 
 
-class Blame:
+class Deaths:
     """The deaths that records are blamed for, as one worker writes them. Each is blamed once in a run."""
 
     def __init__(self, group: str, crashes: int) -> None:

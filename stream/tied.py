@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 
-LONGEST_STOP_S = 30.0
+LONGEST_STOP_S = 30.0  # above what any command takes for a clean stop
 
 
 def tie() -> None:

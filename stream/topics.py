@@ -1,6 +1,6 @@
 """Topics: which events a topic carries and how it is kept (schemas/topics.toml); retry and DLQ names. Pure.
 
-Names here are logical; kafka.py alone puts the prefix of a shared cluster before them.
+Names here are logical; `kafka/` alone puts the prefix of a shared cluster before them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from stream.database import LOCK_APPEND, query
 from stream.failpoints import failpoint
-from stream.floors import Floors, Place
+from stream.floors import Floors, ReadFrom
 from stream.publisher import Publisher
 from stream.rows import Row
 from stream.shards import ShardSession
@@ -33,7 +33,7 @@ class Unpublished:
 
     def __init__(self) -> None:
         self._ids = Floors()
-        self._places: dict[Pair, Place] = {}
+        self._places: dict[Pair, ReadFrom] = {}
         self._limits: dict[Pair, int] = {}
         self._quiet_at: int | None = None
         self._next_look = 0.0
@@ -152,10 +152,10 @@ class Unpublished:
             grown = min(wanted * 2, MOST_ROWS_A_SHARD)
             self._limits[pair] = grown if full else max(wanted // 2, ROWS_A_SHARD)
 
-    def _place(self, pair: Pair) -> Place:
+    def _place(self, pair: Pair) -> ReadFrom:
         place = self._places.get(pair)
         if place is None:
-            place = self._places[pair] = Place()
+            place = self._places[pair] = ReadFrom()
         return place
 
     def _look_at_locks(self, session: ShardSession, last_id: int) -> None:

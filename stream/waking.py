@@ -12,7 +12,7 @@ from stream.connection import HandlerConnection
 from stream.events import Record
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
-from stream.handling import Unplaced
+from stream.handling import Unplaced, blame
 from stream.opening import Opening
 from stream.parking import woken_lane
 from stream.work import Work, leave_behind
@@ -53,19 +53,25 @@ class Waking:
         while lanes:
             limit = most or max(1, self._group.batch // len(lanes))
             works: list[Work] = []
+            unplaced: BaseException | None = None
             try:
                 if self._transaction(works, partial(self._begin, works, list(lanes), limit, failed)):
                     lanes.clear()
             except Unplaced as error:
-                if len(lanes) > 1:
-                    while lanes:
-                        self.run([lanes[0]])
-                        lanes.pop(0)
-                    return
-                if len(works) > 1:
-                    most = 1
-                    continue
-                error.blame(works)
+                unplaced = error.reason
+            # Not inside `except`: what fails below is no consequence of this.
+            if unplaced is None:
+                pass
+            elif len(lanes) > 1:
+                while lanes:
+                    self.run([lanes[0]])
+                    lanes.pop(0)
+                return
+            elif len(works) > 1:
+                most = 1
+                continue
+            else:
+                blame(works, unplaced)
             failed |= {work.place: work for work in works if work.failed}
 
     def _begin(

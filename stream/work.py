@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stream.errors import text_of
 from stream.events import Record
-from stream.failures import message_of
 from stream.lanes import LaneKey
 from stream.outcomes import UNRUN, Outcome, Stage
 
@@ -38,7 +38,7 @@ class Work:
     claimed: bool = False
 
     def fail(self, error: BaseException, stage: Stage) -> None:
-        self.outcome = Outcome("failed", message_of(error) or type(error).__name__, error, stage)
+        self.outcome = Outcome("failed", text_of(error), error, stage)
 
     @property
     def attempt(self) -> int:

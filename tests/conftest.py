@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from psycopg import sql
 
 from stream import database, stack
@@ -112,6 +113,13 @@ def database_named(url: str, name: str) -> str:
     """The same server's URL for another database."""
     base, _, query = url.partition("?")
     return base.rsplit("/", 1)[0] + "/" + name + ("?" + query if query else "")
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that a test runs in this process sets up logging, on the stderr of that moment."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

@@ -47,11 +47,33 @@ class Families(click.Group):
             ctx.exit(error.exit_code)
 
 
+EXIT_CODES = """\b
+Exit codes:
+  0         done, or stopped by a first signal
+  1         failed
+  2         a name, an option or a file that was given is wrong
+  3         Kafka or PostgreSQL does not answer
+  4         refused; nothing was changed
+  5         a check says no
+  6         done in part, the rest is named
+  7         out of memory; start it again
+  130, 143  stopped at once, by a second signal
+"""
+
+
 @click.group(
-    cls=Families, context_settings={"auto_envvar_prefix": "STREAM", "help_option_names": ["-h", "--help"]}
+    cls=Families,
+    epilog=EXIT_CODES,
+    context_settings={"auto_envvar_prefix": "STREAM", "help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="order-event-stream")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least that is logged, on stderr.",
+)
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), help="Default: text on a terminal, JSON elsewhere."
 )
@@ -59,6 +81,7 @@ def main(log_level: str, log_format: str | None) -> None:
     """Orders written to PostgreSQL, carried by Kafka, applied once and in order.
 
     \b
+    Examples:
     stream demo                          see the whole of it work
     stream init myshop                   a new project that runs
     stream dev                           stack, relay and all groups in the foreground

@@ -66,7 +66,12 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def format_option(*formats: str) -> Callable[[F], F]:
     """--format, with the first as the default."""
     return click.option(
-        "--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True
+        "--format",
+        "format_",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Of what is printed on stdout.",
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 
 import click
 
 from stream import database
 from stream.cli.common import config_options, project_of, say
+from stream.cli.signals import Stopper
 from stream.config import Config
 from stream.discovery import discover, select
 from stream.fleet import Fleet
@@ -20,12 +19,13 @@ from stream.processor import STOP_S, Processor
 from stream.project import Project
 
 
-@click.command(epilog="Example:  stream consume --group invoicing --group stock")
+@click.command(
+    short_help="Run consumer groups.", epilog="Example:  stream consume --group invoicing --group stock"
+)
 @click.option(
     "--group",
     "names",
     multiple=True,
-    required=True,
     metavar="NAME",
     help="A group of consumers/; several may be given.",
 )
@@ -40,7 +40,7 @@ def consume(config: Config, names: tuple[str, ...], exit_at_end: bool) -> None:
 
     Ends with 0 on SIGTERM or Ctrl-C, once what has started is committed.
     """
-    stopper = Stopper()
+    stopper = Stopper(f"waiting for running handlers (up to {STOP_S:.0f} s)")
     if config.smtp_url is not None:
         os.environ["STREAM_SMTP_URL"] = config.smtp_url  # handlers read it there, wherever it was given
     project = project_of(config)
@@ -62,7 +62,7 @@ def run(
     """Run the groups until a signal, or their end; says at the end what was done."""
     processors = [Processor(group, project, config, exit_at_end=exit_at_end) for group in groups]
     fleet = Fleet(processors)
-    stopper.fleet = fleet
+    stopper.stop = fleet.stop
     say(f"consuming: {', '.join(group.name for group in groups)}; Ctrl-C stops")
     try:
         in_time = fleet.run()
@@ -74,26 +74,3 @@ def run(
         say("not all came to its end in time; it will be done again at the next start")
         sys.stderr.flush()
         os._exit(0)
-
-
-class Stopper:
-    """The first signal drains and ends with 0; the second ends the process at once, 130 for SIGINT, 143 for SIGTERM."""
-
-    def __init__(self) -> None:
-        self.fleet: Fleet | None = None
-        self._seen = False
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._seen:
-            os._exit(128 + number)
-        self._seen = True
-        if self.fleet is None:
-            os._exit(0)  # still starting: nothing is under way
-        # Not print: a signal can come in the middle of one.
-        os.write(
-            2,
-            f"waiting for running handlers (up to {STOP_S:.0f} s); the same signal again stops at once\n".encode(),
-        )
-        self.fleet.stop()

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from stream import database
 from stream.cli.common import config_options, format_option, print_json, project_of, project_option, say
+from stream.cli.signals import Stopper, interrupt
 from stream.config import Config
 from stream.errors import UsageError
+
+if TYPE_CHECKING:
+    from stream.demo.run import Statement
 
 KINDS = ("placed", "returned", "adjusted", "there")
 
 
-@click.group(invoke_without_command=True, epilog="Example:  stream demo --orders 1000")
+@click.group(
+    invoke_without_command=True,
+    short_help="See the whole of it work, and a statement checked.",
+    epilog="Example:  stream demo --orders 1000",
+)
 @click.option("--orders", "count", default=400, show_default=True, type=click.IntRange(1), help="Made up.")
 @click.option(
     "--csv", "path", type=click.Path(path_type=Path), help="Real ones instead: a file, or a folder of them."
@@ -38,11 +44,19 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
         return
     from stream.demo import run
 
-    stop_on_signals("stopping relay, groups and servers (up to 40 s)")
+    afterwards: list[str] = []
+    Stopper("stopping relay, groups and servers (up to 40 s)").stop = interrupt
     try:
-        statement = run.run(project_dir, count=count, csv=path)
+        statement = run.run(project_dir, count=count, csv=path, afterwards=afterwards.append)
     except KeyboardInterrupt:
         ctx.exit(0)
+    _print_statement(statement)
+    for line in ["", "the demo's database and topics are removed", *afterwards, "-> stream init myshop"]:
+        say(line)
+    ctx.exit(0 if statement.ok else 1)
+
+
+def _print_statement(statement: Statement) -> None:
     click.echo()
     for check in statement.checks:
         click.echo(f"{'ok   ' if check.ok else 'WRONG'}  {check.name:<9} {check.says}")
@@ -50,24 +64,9 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
             click.echo(f"       {'':<9} {wrong}")
     if statement.order_id is not None:
         click.echo(
-            f"\nThe order whose worker was killed: stream order show {statement.order_id}\n\n{statement.story.rstrip()}"
+            f"\nThe order whose worker was killed, as `stream order show {statement.order_id}` told it:"
+            f"\n\n{statement.story.rstrip()}"
         )
-    ctx.exit(0 if statement.ok else 1)
-
-
-def stop_on_signals(notice: str) -> None:
-    """The first signal raises KeyboardInterrupt, the second ends the process at once with 130 or 143."""
-    seen: list[int] = []
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if seen:
-            os._exit(128 + number)
-        seen.append(number)
-        say(f"{notice}; the same signal again ends at once")
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
 
 
 @demo.command(epilog="Example:  stream demo place --csv orders/")
@@ -105,7 +104,10 @@ def place(config: Config, path: Path, format_: str) -> None:
         say(f"left out: {rows} rows ({reason})")
 
 
-@demo.command(epilog="Example:  stream demo mail --port 2525 --answer '421 try later'")
+@demo.command(
+    short_help="A mail provider on this machine, for trials.",
+    epilog="Example:  stream demo mail --port 2525 --answer '421 try later'",
+)
 @click.option("--port", default=2525, show_default=True, type=click.IntRange(0, 65535), help="0: a free one.")
 @click.option("--answer", help="Give this answer to every mail instead of accepting it.")
 @click.option("--delay", default=0.0, type=click.FloatRange(0), help="Seconds before the answer to a mail.")
@@ -122,7 +124,7 @@ def mail(port: int, answer: str | None, delay: float) -> None:
 
     provider = MailProvider(port)
     provider.answer, provider.delay, provider.on_mail = answer, delay, show
-    stop_on_signals("stopping")
+    Stopper("stopping").stop = interrupt
     try:
         provider.start()
     except OSError as error:

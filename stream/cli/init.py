@@ -18,7 +18,7 @@ NAMED = {"gitignore": ".gitignore"}  # a package's data may not begin with a dot
 NO_PART = ("__pycache__",)
 
 
-@click.command(epilog="Example:  stream init myshop")
+@click.command(short_help="Write a new project that runs.", epilog="Example:  stream init myshop")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
     """Write a new project into DIR: a group with its table, an event, its topic, a test.

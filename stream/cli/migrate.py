@@ -32,8 +32,8 @@ def print_sql(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> N
 def migrate(config: Config, check: bool) -> None:
     """Bring the database and the topics to what this project declares.
 
-    Applies the package's migrations, the project's event types, each group's tables (consumers/NAME.sql), and
-    creates the topics that are missing. Safe to repeat.
+    Applies the package's migrations, the project's event types, the tables of groups (consumers/NAME.sql) that are
+    new or changed, and creates the topics that are missing. Safe to repeat; so must consumers/NAME.sql be.
     """
     project = project_of(config)
     if check:

@@ -26,7 +26,7 @@ def order() -> None:
     """What happened to an order."""
 
 
-@order.command(epilog="Example:  stream order show 536365")
+@order.command(short_help="Each event of KEY, with times.", epilog="Example:  stream order show 536365")
 @click.argument("key")
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds of reading."
@@ -92,7 +92,7 @@ def _check_complete(found: Order, key: str, timeout: float) -> None:
     if not found.events:
         topics = ", ".join(scan.topic for scan in found.scans)
         raise StreamError(
-            f"no event of key {key} in the outbox or in {topics or 'any topic'}", hint="stream outbox peek"
+            f"no event of key {key!r} in the outbox or in {topics or 'any topic'}", hint="stream outbox peek"
         )
 
 

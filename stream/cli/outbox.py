@@ -22,12 +22,17 @@ from stream.views import RejectedRow
 topic_option = click.option("--topic", help="Only rows of this topic.")
 
 
-@click.group(epilog="Example:  stream outbox status")
+@click.group(
+    short_help="Rows that wait, and rows that cannot be published.", epilog="Example:  stream outbox status"
+)
 def outbox() -> None:
     """Rows that wait for their topic, and rows that cannot be published."""
 
 
-@outbox.command(epilog="Example:  stream outbox status --format json")
+@outbox.command(
+    short_help="How many rows wait, since when, for what.",
+    epilog="Example:  stream outbox status --format json",
+)
 @format_option("text", "json")
 @config_options
 def status(config: Config, format_: str) -> None:
@@ -47,7 +52,9 @@ def status(config: Config, format_: str) -> None:
 @outbox.command(epilog="Example:  stream outbox peek --key 536365")
 @topic_option
 @click.option("--key", metavar="KEY", help=f"Only rows of this key: text, or {HEX} and hex.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="At most so many rows."
+)
 @format_option("text", "json")
 @config_options
 def peek(config: Config, topic: str | None, key: str | None, limit: int, format_: str) -> None:
@@ -68,7 +75,11 @@ def peek(config: Config, topic: str | None, key: str | None, limit: int, format_
     _print_table(header, lines, "nothing waits for its topic")
 
 
-@outbox.command("rejected", epilog="Example:  stream outbox rejected --topic orders")
+@outbox.command(
+    "rejected",
+    short_help="Rows that could not be published, and why.",
+    epilog="Example:  stream outbox rejected --topic orders",
+)
 @topic_option
 @format_option("text", "json")
 @config_options
@@ -86,10 +97,16 @@ def show_rejected(config: Config, topic: str | None, format_: str) -> None:
         say(f"-> {first.command('retry')}\n-> {first.command('discard')}")
 
 
-@outbox.command(epilog="Example:  stream outbox retry --key 536365")
+@outbox.command(
+    short_help="Give rejected rows back to the relay.", epilog="Example:  stream outbox retry --key 536365"
+)
 @topic_option
 @click.option("--key", metavar="KEY", help=f"Only this key, at once: text, or {HEX} and hex.")
-@click.option("--execute", is_flag=True, help="Act; without it several keys are only listed.")
+@click.option(
+    "--execute",
+    is_flag=True,
+    help="Act; without it rows are only listed, unless --key names them, in one topic.",
+)
 @config_options
 def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> None:
     """Give rejected rows back to the relay, with the rows behind them, in their old order.
@@ -100,7 +117,7 @@ def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> 
     with _opened(config) as connection:
         chosen = rejected.by_key(views.rejected_rows(connection, topic=topic, keys=keys))
         if not chosen and key is not None:
-            raise StreamError(f"no rejected row of key {key}", hint="stream outbox rejected")
+            raise StreamError(f"no rejected row of key {key!r}", hint="stream outbox rejected")
         if not chosen:
             say("nothing is rejected")
             return

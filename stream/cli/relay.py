@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from types import FrameType
-
 import click
 
 from stream import database
 from stream.cli.common import config_options, project_of, say
+from stream.cli.signals import Stopper
 from stream.config import Config
 from stream.errors import PartlyDone
 from stream.kafka.admin import check_reachable
@@ -27,12 +24,13 @@ def relay(config: Config, once: bool) -> None:
     Run one a database, or several: they share the work, and take over within seconds when one dies. Ends with 0
     on SIGTERM or Ctrl-C, once what is in flight is acknowledged.
     """
-    stopper = Stopper()
+    stopper = Stopper(f"waiting for rows in flight to be acknowledged (up to {DRAIN_S:.0f} s)")
     project = project_of(config)
     check_reachable(config)
     with database.connect(config.database_url, application_name="stream-relay") as connection:
         database.require_migrated(connection)
-    stopper.relay = this = Relay(config, project)
+    this = Relay(config, project)
+    stopper.stop = this.stop
     if once:
         run_out(this)
     else:
@@ -48,27 +46,3 @@ def run_out(relay: Relay) -> None:
     problems += [f"topic {topic}: {rows} rows rejected" for topic, rows in done.rejected.items()]
     if problems:
         raise PartlyDone("; ".join(problems), hint="stream outbox status   (and stream outbox rejected)")
-
-
-class Stopper:
-    """The first signal drains and ends with 0; the second ends the process at once, 130 for SIGINT, 143 for SIGTERM."""
-
-    def __init__(self) -> None:
-        self.relay: Relay | None = None
-        self._seen = False
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._seen:
-            os._exit(128 + number)
-        self._seen = True
-        if self.relay is None:
-            os._exit(0)  # still starting: nothing is under way
-        # Not print: a signal can come in the middle of one.
-        os.write(
-            2,
-            f"waiting for rows in flight to be acknowledged (up to {DRAIN_S:.0f} s);"
-            " the same signal again stops at once\n".encode(),
-        )
-        self.relay.stop()

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stream.cli.common import project_option, say
+from stream.cli.text import plural
 from stream.errors import CheckFailed, SchemaError, UsageError
 from stream.project import Project
 from stream.schemas import SchemaCatalog
@@ -17,12 +18,14 @@ from stream.schemas.definitions import NAME
 from stream.topics import TopicCatalog
 
 
-@click.group()
+@click.group(epilog="Example:  stream schema check")
 def schema() -> None:
     """Event schemas: numbered Avro files in schemas/."""
 
 
-@schema.command()
+@schema.command(
+    short_help="Write the next version of event NAME.", epilog="Example:  stream schema new OrderPlaced"
+)
 @click.argument("name")
 @project_option
 def new(name: str, project_dir: Path) -> None:
@@ -52,7 +55,9 @@ def new(name: str, project_dir: Path) -> None:
         )
 
 
-@schema.command()
+@schema.command(
+    short_help="Check all schemas, and lock new ones.", epilog="Example:  stream schema check --locked"
+)
 @click.option(
     "--locked", is_flag=True, help="Write nothing; a file without a line in the lock is refused. For CI."
 )
@@ -91,7 +96,7 @@ def check(locked: bool, project_dir: Path) -> None:
     for name in catalog.names():
         numbers = " ".join(f"{schema.number:04d}" for schema in catalog.versions(name))
         click.echo(f"{name}  {numbers}  in {topics.topic_of(name)}")
-    count = f"{len(catalog.versions())} schemas of {len(catalog.names())} events"
+    count = f"{plural(len(catalog.versions()), 'schema')} of {plural(len(catalog.names()), 'event')}"
     say(f"{count}: every version reads its predecessors")
 
 

@@ -25,12 +25,15 @@ def data_option(command: click.decorators.FC) -> click.decorators.FC:
     return project_option(option(command))
 
 
-@click.group()
+@click.group(
+    short_help="Kafka and PostgreSQL on this machine.",
+    epilog="Example:  stream stack up",
+)
 def stack() -> None:
     """Kafka and PostgreSQL on this machine, without Docker or an installation."""
 
 
-@stack.command()
+@stack.command(short_help="Start both, ready when it returns.", epilog="Example:  stream stack up")
 @data_option
 def up(project_dir: Path, data: Path | None) -> None:
     """Start what does not run, and return when both are ready; they go on in the background."""
@@ -38,7 +41,7 @@ def up(project_dir: Path, data: Path | None) -> None:
     say(f"ready: Kafka {addresses.bootstrap_servers}, PostgreSQL {shown_address(addresses.database_url)}")
 
 
-@stack.command()
+@stack.command(epilog="Example:  stream stack down --delete")
 @data_option
 @click.option("--delete", is_flag=True, help="Remove topics and database too.")
 def down(project_dir: Path, data: Path | None, delete: bool) -> None:
@@ -47,7 +50,7 @@ def down(project_dir: Path, data: Path | None, delete: bool) -> None:
     say("stopped and deleted" if delete else "stopped")
 
 
-@stack.command()
+@stack.command(epilog="Example:  stream stack status || stream stack up")
 @data_option
 @format_option("text", "json")
 @click.pass_context
@@ -76,7 +79,7 @@ def status(ctx: click.Context, project_dir: Path, data: Path | None, format_: st
         ctx.exit(NOT_RUNNING)
 
 
-@stack.command()
+@stack.command(epilog='Example:  eval "$(stream stack env)"')
 @data_option
 def env(project_dir: Path, data: Path | None) -> None:
     """Print the addresses for a shell: eval "$(stream stack env)"."""

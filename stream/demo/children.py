@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-STOP_TIMEOUT_S = 30.0
+from stream.processor import STOP_S
+
+STOP_TIMEOUT_S = STOP_S + 1
 
 
 class Children:

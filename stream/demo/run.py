@@ -22,12 +22,13 @@ from stream.demo.children import Children
 from stream.demo.orders import Order
 from stream.demo.placing import Placing
 from stream.demo.provider import Mail, MailProvider
-from stream.demo.surroundings import own_names, servers
+from stream.demo.surroundings import own_names
 from stream.demo.table import Display
 from stream.demo.watch import Seen, Watch
 from stream.discovery import discover
 from stream.errors import StreamError
 from stream.project import Project
+from stream.servers import servers
 
 GROUPS = ("invoicing", "email", "stock")
 VICTIM = "email"
@@ -48,12 +49,18 @@ class Statement:
         return all(check.ok for check in self.checks)
 
 
-def run(folder: Path, *, count: int, csv: Path | None) -> Statement:
-    """The whole of it, in about a minute. Raises StreamError where it cannot be run to its end."""
+def run(folder: Path, *, count: int, csv: Path | None, afterwards: Callable[[str], None]) -> Statement:
+    """The whole of it, in about a minute. Raises StreamError where it cannot be run to its end.
+
+    `afterwards` is told what became of the project's servers.
+    """
     orders = None if csv is None else retail.read(csv).orders
     project = Project(folder)
     display = Display()
-    with servers(project, display.news) as given, own_names(given, GROUPS) as config:
+    with (
+        servers(project, display.news, afterwards=afterwards) as given,
+        own_names(given, GROUPS) as config,
+    ):
         app.migrate(config, project)
         with _connected(config) as connection:
             shop.make_tables(connection)

@@ -1,10 +1,10 @@
-"""What the demo runs in: servers, and a database and a prefix of its own on them."""
+"""What the demo runs in: a database and a prefix of its own."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 
@@ -12,40 +12,12 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from stream import database, stack
+from stream import database
 from stream.config import Config
-from stream.errors import StreamError, UsageError
+from stream.errors import StreamError
 from stream.kafka.reader import delete_everything
-from stream.project import Project
 
 DATABASE = "stream_demo_"
-
-
-@contextmanager
-def servers(project: Project, say: Callable[[str], None]) -> Iterator[Config]:
-    """The servers that are given, or the project's own stack; one that runs already is left running.
-
-    An interrupted start is stopped too.
-    """
-    given = _given(project)
-    if given is not None:
-        yield given
-        return
-    data = project.root / stack.FOLDER
-    try:
-        stack.up(data, progress=say)
-        yield Config.load(project.root)
-    finally:
-        stack.down(data, progress=say)
-
-
-def _given(project: Project) -> Config | None:
-    try:
-        return Config.load(project.root)
-    except UsageError:
-        if stack.running(project.root) is not None:
-            raise  # the addresses are there; something else is wrong
-        return None
 
 
 @contextmanager

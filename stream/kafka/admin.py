@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from stream.config import Config
-from stream.errors import Unreachable
+from stream.errors import Unreachable, UsageError
 from stream.kafka.settings import client_settings
 from stream.topics import Topic
 
@@ -32,9 +32,13 @@ DEFAULT_MAX_MESSAGE_BYTES = 1048588  # the broker's
 def admin(config: Config) -> AdminClient:
     """A new admin client. Make one for each look: one that outlived a broker restart can abort the process.
 
-    Keep it in a variable until its futures are done: they are never done once it is gone.
+    Keep it in a variable until its futures are done: they are never done once it is gone. Raises UsageError
+    where the client cannot be made of the user's settings.
     """
-    return AdminClient(client_settings(config, "stream-admin"))
+    try:
+        return AdminClient(client_settings(config, "stream-admin"))
+    except KafkaException as error:
+        raise UsageError(f"Kafka settings: {error.args[0].str()}") from None
 
 
 def check_reachable(config: Config) -> None:

@@ -7,21 +7,32 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from stream.config import Config
 from stream.kafka.settings import ErrorLog, client_settings
 
-# Errors of a delivery report that say nothing about the record but stop its whole topic.
-_TOPIC_WIDE = frozenset(
+# What the broker says of one record. Anything else it says is about the topic: a code nobody thought of must not
+# set good rows aside one by one.
+_OF_THE_RECORD = frozenset(
     {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError._AUTHENTICATION,
-        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
+# The client's own errors, before anything is sent, are about the record too, but for these.
+_TOPIC_WIDE = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._AUTHENTICATION,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._SSL,
+    }
+)
+_LOCAL = range(-200, -99)  # librdkafka's own codes
 # The client gave the message back, the record was not judged: read it again from the table.
 _CLIENT_ONLY = frozenset(
     {
@@ -42,7 +53,9 @@ __all__ = ["KafkaError", "KafkaException", "Message", "TopicProducer", "is_clien
 
 
 def is_topic_wide(error: KafkaError) -> bool:
-    return error.code() in _TOPIC_WIDE
+    """Whether the error stops the whole topic and says nothing of the record."""
+    code = error.code()
+    return code in _TOPIC_WIDE or (code not in _LOCAL and code not in _OF_THE_RECORD)
 
 
 def is_client_only(error: KafkaError) -> bool:

@@ -37,5 +37,5 @@ def test_where_each_of_them_has_a_key_that_fails_each_ends_and_names_them(
     assert [process.wait() for process in processes] == [6, 6], [process.stderr for process in processes]
 
     effects.check({f"k{k}": list(range(k, 400, 20)) for k in range(20)})
-    named = [set(process.stderr.splitlines()[-2].rpartition(": ")[2].split(", ")) for process in processes]
+    named = [set(process.error.rpartition(": ")[2].split(", ")) for process in processes]
     assert all(named) and named[0] | named[1] == set(bad)

@@ -26,7 +26,7 @@ def test_several_groups_in_one_command_each_come_to_their_own_end(
     publish(config, project, [("good", n) for n in range(5, 50)])
     all_three = consume(project, environment, "one", "two", "three", at_end=True)
     assert all_three.wait() == 6
-    assert "group 'three'" in all_three.stderr.splitlines()[-1] and "bad" in all_three.stderr.splitlines()[-1]
+    assert "group 'three'" in all_three.error and "bad" in all_three.error
     whole = {"bad": [0, 1, 2, 3, 4], "good": list(range(50))}
     assert (effects.by_key("one"), effects.by_key("two")) == (whole, whole)
     assert effects.by_key("three") == {"good": whole["good"]}

@@ -19,7 +19,7 @@ def test_the_demo_ends_with_a_checked_statement(
     demo = run("demo", "--orders", "150", env=environment, cwd=ROOT, seconds=180)
 
     assert demo.wait() == 0, demo.stderr + demo.stdout
-    statement, _, story = demo.stdout.partition("The order whose worker was killed:")
+    statement, _, story = demo.stdout.partition("The order whose worker was killed, as `")
     said = [line.split()[:2] for line in statement.splitlines() if line]
     assert said == [["ok", name] for name in ("orders", "invoices", "mails", "stock")]
     assert re.search(r"150 orders, \d+ events in the topic, each order's complete and in order", statement)
@@ -28,8 +28,10 @@ def test_the_demo_ends_with_a_checked_statement(
     assert "26 articles" in statement or "25 articles" in statement
 
     assert re.search(r"killed the email worker \(SIGKILL, process \d+\)", demo.stderr)
-    assert re.match(r" stream order show 1\d{5}\n", story)
+    assert re.match(r"stream order show 1\d{5}` told it:\n", story)
     assert "OrderPlaced" in story and "invoicing" in story and "email" in story
+
+    assert demo.stderr.endswith("the demo's database and topics are removed\n-> stream init myshop\n")
 
     # Nothing of it is left.
     names = [name for (name,) in conn.execute("select datname from pg_database")]

@@ -62,7 +62,9 @@ def test_a_new_row_factory_and_new_adapters_are_respected(db: HandlerConnection)
 def test_statements_through_cursors_and_savepoints_are_counted(db: HandlerConnection) -> None:
     for act in (
         lambda: db.cursor().execute("select 1"),
-        lambda: psycopg.ClientCursor(db).execute("select 1") if db._pipeline is None else db.execute("select 1"),
+        lambda: (
+            psycopg.ClientCursor(db).execute("select 1") if db._pipeline is None else db.execute("select 1")
+        ),
         lambda: db.transaction().__enter__(),
     ):
         before = db.sent

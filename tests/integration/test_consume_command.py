@@ -42,7 +42,9 @@ def small(tmp_path: Path, environment: dict[str, str]) -> Project:
     return project
 
 
-def write(project: Project, *, name: str = "testers", before: str = "", after: str = "", options: str = "") -> None:
+def write(
+    project: Project, *, name: str = "testers", before: str = "", after: str = "", options: str = ""
+) -> None:
     text = GROUP.format(before=before or "pass", after=after or "pass", options=options)
     (project.root / "consumers" / f"{name}.py").write_text(text)
 
@@ -71,7 +73,10 @@ def test_keys_that_still_fail_are_named_with_exit_code_6(small, config, environm
     publish(config, small, [("bad", 1), ("good", 2)])
     command = run("consume", "--group", "testers", "--exit-at-end", env=environment, cwd=small.root)
     assert command.wait() == 6
-    assert "bad" in command.stderr.splitlines()[-2]
+    assert command.stderr.splitlines()[-2:] == [
+        "Error: group 'testers': left behind, parked: bad",
+        "-> stream parked list --group testers",
+    ]
     assert effects() == [("good", 2)]
 
 
@@ -155,8 +160,19 @@ def test_out_of_memory_ends_the_process_with_7_and_loses_nothing(small, config, 
 def test_an_unknown_group_is_named_beside_those_there_are(small, environment) -> None:
     command = run("consume", "--group", "tester", env=environment, cwd=small.root)
     assert command.wait() == 2
-    assert "did you mean 'testers'" in command.stderr
-    assert "groups: testers" in command.stderr
+    assert command.stderr.splitlines()[-2:] == [
+        "Error: unknown group 'tester'; did you mean 'testers'? (groups: testers)",
+        "-> stream consume --group testers",
+    ]
+
+
+def test_without_a_group_those_there_are_are_named(small, environment) -> None:
+    command = run("consume", env=environment, cwd=small.root)
+    assert command.wait() == 2
+    assert command.stderr.splitlines()[-2:] == [
+        "Error: no group is named; groups: testers",
+        "-> stream consume --group testers",
+    ]
 
 
 def test_a_module_that_does_not_import_shows_its_traceback(small, environment) -> None:
@@ -178,7 +194,10 @@ def test_a_database_without_migrations_is_a_check_that_fails(small, environment,
 
 @pytest.mark.parametrize("what", ["KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"])
 def test_an_address_that_does_not_answer_is_said_within_ten_seconds(small, environment, what) -> None:
-    address = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x"}
+    address = {
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "DATABASE_URL": "postgresql://u:secret@127.0.0.1:1/x",
+    }
     before = time.monotonic()
     command = run("consume", "--group", "testers", env={**environment, what: address[what]}, cwd=small.root)
     assert command.wait() == 3

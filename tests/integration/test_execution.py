@@ -6,75 +6,17 @@ import random
 import select
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from stream import ConsumerGroup, Context, Event, StopGroup
+from stream import Context, Event, StopGroup
 from stream.errors import GroupError
-from stream.events import Record
-from stream.execution import Execution
 from stream.lanes import Run
-from stream.outcomes import Outcome
-from stream.project import Project
-from tests.support.small import make_project, record
+from tests.support.executions import INSERT, Worker
+from tests.support.small import record
 from tests.support.waiting import until
-
-INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
-
-
-@pytest.fixture
-def effects(conn: psycopg.Connection[Any]) -> Callable[[], list[tuple[str, int]]]:
-    """The effect log, without a unique key: (key, n) in the order they were written."""
-    conn.execute(
-        "create table effect (seq bigint generated always as identity, event_id uuid, key text, n int not null)"
-    )
-    conn.execute("alter table effect add constraint small check (n < 1000)")
-    conn.commit()
-
-    def read() -> list[tuple[str, int]]:
-        rows = conn.execute("select key, n from effect order by seq").fetchall()
-        conn.commit()
-        return rows
-
-    return read
-
-
-class Worker:
-    """A group's execution with the handler of a test."""
-
-    def __init__(self, project: Project, url: str, handler: Any, **options: Any) -> None:
-        self.group = ConsumerGroup("testers", topics=["things"], start="beginning", **options)
-        self.group.on("Happened")(handler)
-        self.stopping = threading.Event()
-        self.execution = Execution(self.group, project, url, worker="w1", stopping=self.stopping)
-
-    def run(self, *records: Record) -> list[Outcome]:
-        return self.execution.run(Run(list(records)))
-
-    def kinds(self, *records: Record) -> list[str]:
-        return [outcome.kind for outcome in self.run(*records)]
-
-
-@pytest.fixture
-def worker(small: Project, database_url: str) -> Iterator[Callable[..., Worker]]:
-    made: list[Worker] = []
-
-    def make(handler: Any, **options: Any) -> Worker:
-        made.append(Worker(small, database_url, handler, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.execution.close()
 
 
 def apply(event: Event, ctx: Context) -> None:
@@ -584,6 +526,28 @@ def test_while_stopping_nothing_waits_for_the_database(small, worker, conn) -> N
 
     w = worker(handler)
     assert w.kinds(record(small, "a")) == ["unrun"]
+
+
+def test_a_connection_lost_while_it_is_made_is_waited_for_too(small, worker, effects, database_url) -> None:
+    done = threading.Event()
+
+    def terminate() -> None:
+        query = (
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stream-testers'"
+        )
+        with psycopg.connect(database_url, autocommit=True) as conn:
+            while not done.is_set():
+                conn.execute(query)
+
+    terminator = threading.Thread(target=terminate)
+    terminator.start()
+    try:
+        w = worker(apply)
+        kinds = [w.execution.run(Run([record(small, f"k{n}")]), lambda: True)[0].kind for n in range(40)]
+    finally:
+        done.set()
+        terminator.join()
+    assert {"unrun"} <= set(kinds) <= {"unrun", "done"}
 
 
 def test_a_database_that_does_not_answer_is_waited_for_until_told_to_give_up(small, worker) -> None:

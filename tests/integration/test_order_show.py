@@ -173,7 +173,7 @@ def test_an_unknown_key_is_an_error_that_names_where_it_looked(small: Config) ->
     result = stream(small, "order", "show", "nobody", "--format", "json")
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {"key": "nobody", "events": []}
-    assert "no event of key nobody in the outbox or in things, echoes" in result.stderr
+    assert "no event of key 'nobody' in the outbox or in things, echoes" in result.stderr
 
 
 def test_a_key_that_is_no_text_can_be_asked_for(small: Config, db: Conn) -> None:

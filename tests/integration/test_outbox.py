@@ -6,7 +6,8 @@ import json
 import threading
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ import pytest
 from psycopg import errors as pg
 
 from stream import Outbox
-from stream.errors import InvalidEvent, UnknownEventType
+from stream.errors import InvalidEvent, UnknownEventType, UsageError
 from stream.events import named_event_id
 from stream.project import Project
 from tests.support.orders import an_order
@@ -73,6 +74,13 @@ def test_ids_made_by_sql_are_time_ordered_uuids(conn: Conn) -> None:
     assert abs((made.int >> 80) - before) < 5000
 
 
+def a_line(**changes: Any) -> dict[str, Any]:
+    """An order whose one line is changed."""
+    order = an_order()
+    order["lines"][0].update(changes)
+    return order
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -87,7 +95,21 @@ def test_ids_made_by_sql_are_time_ordered_uuids(conn: Conn) -> None:
         ({"time": datetime(2026, 1, 1)}, "time"),
         ({"delay": -1}, "delay"),
         ({"debounce": "x"}, "debounce"),
+        ({"debounce": "a\0b", "delay": 1}, "debounce"),
+        ({"debounce": "\ud800", "delay": 1}, "debounce"),
         ({"max_wait": 5}, "max_wait"),
+        ({"delay": float("nan")}, "delay"),
+        ({"delay": timedelta.max}, "delay"),
+        ({"id": "\ud800"}, "id"),
+        ({"time": datetime(1, 1, 1, tzinfo=UTC)}, "time"),
+        ({"time": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))}, "time"),
+        ({"data": a_line(unit_price=float("nan"))}, "lines[0].unit_price"),
+        ({"data": a_line(unit_price=Decimal("1e5000"))}, "lines[0].unit_price"),
+        ({"data": a_line(quantity=10**5000)}, "lines[0].quantity"),
+        ({"data": a_line(description="\ud800")}, "lines[0].description"),
+        ({"data": a_line(description="a\0b")}, "lines[0].description"),
+        ({"data": a_line(description="x" * 900_000)}, "data: expected at most 900000 bytes"),
+        ({"headers": {"h": "x" * 900_000}}, "with its headers"),
     ],
 )
 def test_a_wrong_event_is_refused_before_the_database_sees_it(
@@ -126,6 +148,30 @@ def test_a_wrong_event_is_refused_before_the_database_sees_it(
         (
             "stream.append('OrderPlaced', '1', %(data)s, delay => '-1 s')",
             "delay: expected no time in the past",
+        ),
+        (
+            "stream.append('OrderPlaced', '1', %(data)s, \"time\" => 'infinity')",
+            "time: expected a time in the years",
+        ),
+        (
+            "stream.append('OrderPlaced', '1', %(data)s, \"time\" => '0044-03-15 BC')",
+            "time: expected a time in the years",
+        ),
+        (
+            "stream.append('OrderPlaced', '1', %(data)s, delay => '101 years')",
+            "delay: expected at most 100 years",
+        ),
+        (
+            "stream.append('OrderPlaced', '1', %(data)s, delay => '1 s', debounce => 'x', max_wait => '-1 s')",
+            "max_wait: expected no negative",
+        ),
+        (
+            "stream.append('OrderPlaced', '1', %(data)s, headers => '{\"h\": null}')",
+            "headers.h: expected text",
+        ),
+        (
+            "stream.append('OrderPlaced', '1', %(data)s, headers => jsonb_build_object('h', repeat('x', 900000)))",
+            "at most 900000 bytes with its headers",
         ),
         ("stream.append('OrderPlaced', '1', %(data)s, debounce => 'x')", "beside a delay"),
         ("stream.append_many('{}')", "expected a JSON array"),
@@ -264,6 +310,7 @@ def test_an_application_needs_no_right_to_the_tables(
     declared.execute(f"create role {role}")  # type: ignore[arg-type]  # a name made here
     declared.execute(f"grant usage on schema stream to {role}")  # type: ignore[arg-type]
     try:
+        declared.execute(f"grant execute on function stream.append_encoded to {role}")  # type: ignore[arg-type]
         declared.execute(f"set local role {role}")  # type: ignore[arg-type]
         outbox.append(declared, "OrderPlaced", key="1", data=an_order())
         declared.execute(
@@ -273,3 +320,25 @@ def test_an_application_needs_no_right_to_the_tables(
             declared.execute("delete from stream.outbox")
     finally:
         declared.rollback()
+
+
+def test_plain_sql_needs_no_more_than_the_use_of_the_schema_and_bytes_as_they_are_need_a_grant(
+    declared: Conn, outbox: Outbox
+) -> None:
+    role = "shop_" + uuid.uuid4().hex[:8]
+    declared.execute(f"create role {role}")  # type: ignore[arg-type]
+    declared.execute(f"grant usage on schema stream to {role}")  # type: ignore[arg-type]
+    declared.execute(f"set local role {role}")  # type: ignore[arg-type]
+    declared.execute("select stream.append('OrderPlaced', '2', %s)", [json.dumps(an_order(), default=str)])
+    with pytest.raises(pg.InsufficientPrivilege), declared.transaction():
+        outbox.append(declared, "OrderPlaced", key="1", data=an_order())
+    declared.rollback()
+
+
+def test_an_append_in_no_transaction_is_refused(database_url: str, outbox: Outbox) -> None:
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        with pytest.raises(UsageError, match="autocommit"):
+            outbox.append(conn, "OrderPlaced", key="1", data=an_order())
+        with conn.transaction():
+            outbox.append(conn, "OrderPlaced", key="1", data=an_order())
+        assert conn.execute("select count(*) from stream.outbox").fetchone() == (1,)

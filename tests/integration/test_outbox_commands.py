@@ -180,7 +180,7 @@ def test_retry_with_nothing_rejected_has_nothing_to_do(small: Config) -> None:
     assert stream(small, "outbox", "retry", "--execute").exit_code == 0
     missing = stream(small, "outbox", "retry", "--key", "nobody")
     assert missing.exit_code == 1
-    assert "no rejected row of key nobody" in missing.stderr
+    assert "no rejected row of key 'nobody'" in missing.stderr
 
 
 def test_retry_waits_for_a_transaction_of_the_key_and_then_refuses(

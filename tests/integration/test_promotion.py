@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from stream.config import Config
 from stream.project import Project
 from stream.promotion import PROMOTED_AT_ONCE
 from stream.relay import Relay
@@ -26,18 +24,6 @@ Conn = psycopg.Connection[Any]
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "small")
-
-
-@pytest.fixture
-def truth(config: Config, project: Project) -> Truth:
-    return Truth(config, project)
-
-
-@pytest.fixture
-def relay(config: Config, truth: Truth) -> Iterator[Relay]:
-    relay = Relay(config, truth.project)
-    yield relay
-    relay.drain(5)
 
 
 class Running:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,6 @@ Conn = psycopg.Connection[Any]
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "small")
-
-
-@pytest.fixture
-def truth(config: Config, project: Project) -> Truth:
-    return Truth(config, project)
-
-
-@pytest.fixture
-def relay(config: Config, project: Project) -> Iterator[Relay]:
-    relay = Relay(config, project)
-    yield relay
-    relay.drain(5)
 
 
 def values(project: Project, messages: list[Message]) -> list[tuple[bytes | None, int]]:
@@ -107,6 +94,74 @@ def test_each_keys_events_arrive_in_commit_order_however_many_there_are(
     arrived = values(project, read_all(config, "things"))
     assert [n for key, n in arrived if key == b"hot"] == list(range(1000))
     assert len(arrived) == 2000
+
+
+def test_a_hot_key_with_a_deep_backlog_keeps_its_shards_other_keys_waiting_no_longer_than_a_few_passes(
+    truth: Truth, relay: Relay, config: Config, conn: Conn
+) -> None:
+    """Its later rows are left out while its queue is long; and they are not walked over in every pass."""
+    hot, *neighbours = keys_of_one_shard(conn, 11)
+    many = [{"type": "Happened", "key": hot, "data": {"n": n}} for n in range(3000)]
+    truth.outbox.append_many(
+        conn, [*many, *({"type": "Happened", "key": key, "data": {"n": 0}} for key in neighbours)]
+    )
+    conn.commit()
+    before = None
+    while waiting(conn, neighbours):
+        relay.run_once()
+        before = before or index_entries_read(relay, conn)
+    assert waiting(conn, [hot]) > 1500
+    assert before is not None
+    while waiting(conn, [hot]):
+        relay.run_once()
+    assert index_entries_read(relay, conn) - before < 6 * 3000, (
+        "the read, the delete, and now and then the way there"
+    )
+    arrived = values(truth.project, read_all(config, "things"))
+    assert [n for key, n in arrived if key == hot.encode()] == list(range(3000))
+
+
+def waiting(conn: Conn, keys: list[str]) -> int:
+    """Rows of these keys, counted without the index."""
+    conn.execute(
+        "set local enable_indexscan = off; set local enable_bitmapscan = off; set local enable_indexonlyscan = off"
+    )
+    [(rows,)] = conn.execute(
+        "select count(*) from stream.outbox where convert_from(key, 'UTF8') = any (%s)", [keys]
+    )
+    conn.rollback()
+    return int(rows)
+
+
+def test_after_its_session_was_lost_it_looks_at_everything_again(
+    truth: Truth, relay: Relay, config: Config, conn: Conn
+) -> None:
+    """A crash of the server may bring rows back whose delete was not on disk yet, below every floor."""
+    truth.commit(*(f"k{n}" for n in range(20)))
+    publish(relay, 20)
+    shard = 5
+    truth.commit(*keys_of_one_shard(conn, 3))
+    publish(relay, 3)
+    until(
+        lambda: relay.run_once() and relay._unpublished._place(("things", shard)).floor > 0,
+        5,
+        "the floor rises",
+    )
+    conn.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stream-relay'"
+        " and datname = current_database()"
+    )
+    conn.execute(
+        """insert into stream.outbox (id, topic, key, event_id, type, "time", payload) overriding system value
+           values (1, 'things', %s, gen_random_uuid(), 'Happened', now(), '\\x00')""",
+        [keys_of_one_shard(conn, 1)[0].encode()],
+    )
+    conn.commit()
+    until(
+        lambda: relay._run_through_outage() and waiting(conn, keys_of_one_shard(conn, 1)) == 0,
+        10,
+        "it is read again",
+    )
 
 
 def test_events_of_a_topic_that_the_project_does_not_declare_are_found(
@@ -195,6 +250,21 @@ def test_large_rows_are_held_in_memory_by_their_bytes_and_all_arrive(
         arrived.setdefault(message.key() or b"", []).append((message.value() or b"\0")[0])
     assert sum(map(len, arrived.values())) == 60
     assert all(ns == sorted(ns) for ns in arrived.values())
+
+
+def test_a_note_of_a_sick_topic_that_nobody_stands_by_is_removed(
+    truth: Truth, relay: Relay, conn: Conn
+) -> None:
+    """Left by a relay that died: the topic was mended meanwhile, or its rows are gone."""
+    append_bytes(conn, "nowhere", b"k", b"1")
+    for topic in ("things", "echoes", "nowhere"):
+        conn.execute("insert into stream.sick_topic values (%s, 'some reason', '2026-01-01')", [topic])
+    conn.commit()
+    truth.commit("k")
+    assert set(relay.run_until_empty().sick) == {"nowhere"}
+    assert conn.execute(
+        "select topic, reason, since < now() - interval '1 day' from stream.sick_topic"
+    ).fetchall() == [("nowhere", "the topic does not exist", True)]
 
 
 def test_the_json_of_the_rows_read_keeps_every_digit(

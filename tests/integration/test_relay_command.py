@@ -29,11 +29,6 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "small")
 
 
-@pytest.fixture
-def truth(config: Config, project: Project) -> Truth:
-    return Truth(config, project)
-
-
 @contextmanager
 def silent_port() -> Iterator[int]:
     """Takes connections and never says a word."""
@@ -96,6 +91,15 @@ def test_a_wrong_password_is_never_shown(
     assert ended.wait() == 3
     assert "password authentication failed" in ended.stderr
     assert "wr0ng" not in ended.stderr + ended.stdout
+
+
+def test_a_wrong_setting_of_the_client_is_a_usage_error(
+    project: Project, environment: dict[str, str]
+) -> None:
+    settings = ["-X", "security.protocol=ssl", "-X", "ssl.ca.location=/nowhere/ca.pem"]
+    ended = run("relay", *settings, env=environment, cwd=project.root)
+    assert ended.wait() == 2
+    assert ended.stderr.startswith("Error: Kafka settings: ")
 
 
 def test_a_database_without_the_migrations_is_refused_with_the_command_to_type(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from stream.config import Config
 from stream.project import Project
 from stream.relay import Relay
 from tests.support.small import make_project
-from tests.support.topics import create_topic, read_all
+from tests.support.topics import create_topic, read_all, set_limit
 from tests.support.truth import Truth, append_bytes, keys_of_one_shard
 
 Conn = psycopg.Connection[Any]
@@ -46,13 +44,6 @@ def truth(config: Config, project: Project) -> Truth:
     return Truth(config, project)
 
 
-@pytest.fixture
-def relay(config: Config, truth: Truth) -> Iterator[Relay]:
-    relay = Relay(config, truth.project)
-    yield relay
-    relay.drain(5)
-
-
 def rejected(conn: Conn) -> list[tuple[str, str, str]]:
     rows = conn.execute(
         "select convert_from(key, 'UTF8'), reason, error from stream.outbox_rejected order by id"
@@ -66,13 +57,6 @@ def arrived(config: Config) -> dict[str, list[bytes]]:
     for message in read_all(config, "things"):
         by_key.setdefault((message.key() or b"").decode(), []).append(message.value() or b"")
     return by_key
-
-
-def set_limit(config: Config, limit: int) -> None:
-    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, config.prefix + "things", incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(10)
 
 
 INCOMPRESSIBLE = random.Random(1).randbytes(20_000)
@@ -120,7 +104,7 @@ def test_a_row_the_broker_refuses_is_set_aside_with_the_rows_behind_it_until_ret
         "so does a later event"
     )
 
-    set_limit(config, 100_000)
+    set_limit(config, "things", 100_000)
     conn.execute("select stream.retry_rejected('things', %s)", [big.encode()])
     conn.commit()
     work(relay, conn)
@@ -209,7 +193,7 @@ def test_innocent_rows_of_a_refused_batch_are_published_and_the_queues_behind_th
     """A limit lowered under an open producer: whole batches are refused, then each row is tried alone."""
     truth.commit("warm")
     work(relay, conn)
-    set_limit(config, 1100)
+    set_limit(config, "things", 1100)
     dice = random.Random(2)
     good = {f"good-{n}": [dice.randbytes(150) for _ in range(3)] for n in range(40)}
     for round in range(3):

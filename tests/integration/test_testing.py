@@ -23,7 +23,7 @@ def test_an_order_gets_an_invoice(database_url: str) -> None:
         assert conn.execute("select order_id, number from invoice").fetchall() == [("536365", 1)]
 
 
-def test_an_empty_database_will_do_and_failures_are_outcomes(servers: object, tmp_path: Path, database_url: str) -> None:
+def test_an_empty_database_will_do_and_failures_are_outcomes(tmp_path: Path, database_url: str) -> None:
     group = ConsumerGroup("testers", topics=["things"], start="end", batch=10)
 
     @group.on("Happened")

@@ -62,16 +62,20 @@ class SecondBroker:
             )
         until(self._joined, 30, lambda: (folder / "log").read_text())
 
-    def create_topic_on_both(self, topic: str) -> None:
-        """One partition, led by the first broker, followed by this one, and writable only while both are in sync."""
-        new = NewTopic(
-            self._config.prefix + topic,
-            num_partitions=1,
-            replica_assignment=[[1, NODE_ID]],
-            config={"min.insync.replicas": "2"},
-        )
+    def create_topics(self, replicas: dict[str, list[list[int]]], *, min_insync: int) -> None:
+        """Topics with the brokers of each partition; this one has number 2. The first of them leads."""
+        new = [
+            NewTopic(
+                self._config.prefix + topic,
+                num_partitions=len(assignment),
+                replica_assignment=assignment,
+                config={"min.insync.replicas": str(min_insync)},
+            )
+            for topic, assignment in replicas.items()
+        ]
         admin = self._admin()
-        admin.create_topics([new])[new.topic].result(20)
+        for future in admin.create_topics(new).values():
+            future.result(20)
 
     def in_sync(self, topic: str) -> int:
         """How many replicas of the topic are in sync."""

@@ -48,7 +48,11 @@ class Member:
 
 
 def publish(
-    config: Config, project: Project, events: Iterable[tuple[str | None, int]], *, type: str = "Happened",
+    config: Config,
+    project: Project,
+    events: Iterable[tuple[str | None, int]],
+    *,
+    type: str = "Happened",
     topic: str = "things",
 ) -> list[uuid.UUID]:
     """(key, n) events onto a topic, as the relay would; returns their ids."""

@@ -50,6 +50,11 @@ class Command:
         return "".join(self._lines["stderr"])
 
     @property
+    def error(self) -> str:
+        """The line that says why it ended, without the next command to type."""
+        return next(line for line in reversed(self.stderr.splitlines()) if line.startswith("Error: "))
+
+    @property
     def running(self) -> bool:
         return self._process.poll() is None
 

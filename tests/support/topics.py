@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from stream.config import Config
 
@@ -70,6 +77,16 @@ def create_topic(config: Config, topic: str, partitions: int = 1, **settings: st
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def set_limit(config: Config, topic: str, max_message_bytes: int) -> None:
+    """Change what the broker takes as one batch of the topic."""
+    entry = ConfigEntry(
+        "max.message.bytes", str(max_message_bytes), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.TOPIC, config.prefix + topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(10)
 
 
 def produce_raw(

@@ -39,10 +39,10 @@ insert into truth select %(id)s, %(key)s, n, %(topic)s from place
 class Truth:
     """Appends through the door in and keeps the account. Safe to share between threads."""
 
-    def __init__(self, config: Config, project: Project, *, topics: bool = True) -> None:
+    def __init__(self, config: Config, project: Project, *, migrate: bool = True) -> None:
         self.config, self.project = config, project
         self.outbox = Outbox(project)
-        if topics:
+        if migrate:
             app.migrate(config, project)
         with psycopg.connect(config.database_url) as conn:
             conn.execute(TABLES)
@@ -175,8 +175,8 @@ class Writers:
                         self._transaction(conn, dice)
                         self.transactions += 1
                         time.sleep(self._pause_s)
-            except psycopg.OperationalError:
-                time.sleep(0.05)  # the server is being restarted
+            except (psycopg.OperationalError, psycopg.Rollback):
+                time.sleep(0.05)  # the server is being restarted; a rollback may be what found it out
             except BaseException as failure:  # noqa: BLE001  # handed to the main thread
                 self._failures.append(failure)
                 return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.floors import SHARDS, Floors, Place
+from stream.floors import SHARDS, Floors, ReadFrom
 
 SHARD = 7
 
@@ -41,7 +41,7 @@ def test_settled_in_several_shards_is_the_least_of_them() -> None:
 
 
 def test_a_floor_stays_below_the_lowest_row_and_never_falls() -> None:
-    place = Place()
+    place = ReadFrom()
     place.was_read(set(), settled=100, lowest=41, last=99, full=False)
     assert place.floor == 40
     place.was_read(set(), settled=100, lowest=30, last=30, full=False)
@@ -51,7 +51,7 @@ def test_a_floor_stays_below_the_lowest_row_and_never_falls() -> None:
 
 
 def test_a_read_begins_behind_the_keys_left_out_until_one_of_them_is_wanted_again() -> None:
-    place, hot = Place(), {b"hot"}
+    place, hot = ReadFrom(), {b"hot"}
     place.was_read(hot, settled=1000, lowest=1, last=64, full=True)
     assert place.begin(hot) == 64
     place.was_read(hot, settled=1000, lowest=1, last=70, full=False)
@@ -62,7 +62,7 @@ def test_a_read_begins_behind_the_keys_left_out_until_one_of_them_is_wanted_agai
 
 
 def test_a_read_that_was_cut_short_moves_nothing_but_remembers_who_was_left_out() -> None:
-    place = Place()
+    place = ReadFrom()
     place.was_cut_short({b"hot"})
     assert (place.floor, place.begin({b"hot"})) == (0, 0)
     assert place.refills(set())
@@ -116,7 +116,7 @@ def test_whatever_commits_when_every_row_is_read_and_each_key_in_order(
     steps: list[tuple[str, object]],
 ) -> None:
     """A relay in small: rows in memory, keys with two there left out, rows published (and deleted) from the first."""
-    table, floors, place = Table(), Floors(), Place()
+    table, floors, place = Table(), Floors(), ReadFrom()
     memory: dict[bytes, list[int]] = {key: [] for key in KEYS}
     done: dict[bytes, list[int]] = {key: [] for key in KEYS}
 

@@ -37,7 +37,7 @@ def test_a_group_keeps_what_it_was_given() -> None:
         ({"topics": "things"}, "a list of topic names, got 'things'"),
         ({"topics": []}, "a list of topic names"),
         ({"topics": ["a", "a"]}, "names one twice"),
-        ({"start": "begining"}, "expected \"beginning\", \"end\" or a time, got 'begining'"),
+        ({"start": "begining"}, 'expected "beginning", "end" or a time, got \'begining\''),
         ({"start": 5}, "got 5"),
         ({"batch": 0}, "from 1 to 10000, got 0"),
         ({"batch": True}, "got True"),

@@ -126,7 +126,8 @@ begin
     perform set_config('stream.append_locks', held::text, true);
     -- Sorted by lock number, so that two calls on the same keys cannot wait for each other. Rows without a key
     -- share their lock: they have no order, but every id is taken under a lock of this class (see floors.py).
-    perform case when n = stream.lock_number(null) and array_position(keys, null) is not null
+    perform case when n = stream.lock_number(null)
+                      and not exists (select from unnest(keys) k where k is not null and stream.lock_number(k) = n)
                  then pg_advisory_xact_lock_shared(append_class, n)
                  else pg_advisory_xact_lock(append_class, n) end
     from (select unnest(numbers) n offset 0) sorted;
@@ -424,3 +425,8 @@ begin
     get diagnostics moved = row_count;
     return moved;
 end $$;
+
+
+-- An application's role needs `usage` on the schema and calls append and append_many, which check everything. These
+-- take bytes as they are: they are for Outbox.append, whose role is granted them by name.
+revoke execute on function stream.lock_keys, stream.append_encoded from public;

@@ -1,0 +1,61 @@
+"""What the log holds of a failed try: enough to find it, nothing that is secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from stream import Context, Event, logs
+from tests.support.retries import RetryingWorker
+from tests.support.small import make_project, record
+
+SECRET = "correct horse battery staple"
+
+
+def log_in(event: Event, ctx: Context) -> None:
+    password = SECRET[::-1]
+    customer = {"mail": SECRET[::-1]}
+    ctx.db.execute("insert into effect (n) values (%s)", [event.data["n"]])
+    assert password and customer
+
+
+@pytest.fixture
+def report(tmp_path: Path, database_url: str, conn: psycopg.Connection[Any], capsys: Any) -> Any:
+    """What is logged, in a format, of the second of two events tried together: it breaks a constraint."""
+
+    def make(format: str) -> str:
+        conn.execute("create table effect (n int check (n < 1000))")
+        conn.commit()
+        project = make_project(tmp_path)
+        worker = RetryingWorker(project, database_url, log_in, batch=2)
+        logs.configure(format=format)
+        assert worker.kinds(record(project, "a", 1), record(project, "b", 1000)) == ["done", "parked"]
+        worker.execution.close()
+        return str(capsys.readouterr().err)
+
+    return make
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_failed_try_is_logged_without_the_local_variables_of_its_handler(report, format: str) -> None:
+    logged = report(format)
+    assert "CheckViolation" in logged
+    assert SECRET[::-1] not in logged
+    assert "customer" not in logged
+
+
+def test_a_failed_try_shows_the_handlers_frames_and_none_of_the_engine(report) -> None:
+    stack = json.loads(report("json"))["stack"]
+    assert "in log_in" in stack
+    assert "handling.py" not in stack
+
+
+def test_a_failed_try_is_a_short_text(report) -> None:
+    logged = report("text")
+    assert "Unplaced" not in logged
+    assert "During handling" not in logged
+    assert len(logged.splitlines()) < 20
