@@ -53,6 +53,7 @@ MOST_RECORDS, MOST_BYTES = 10_000, 16 * 2**20  # in memory, whatever waits for w
 REVOKE_S = 20.0
 SAY_FULL_EVERY_S = 60.0
 STOP_S = 25.0
+WAITING = 0.75  # a worker that waits for more of its time than this leaves the interpreter to another
 MEMORY_S = 1.0  # out of memory: waiting does not make it better
 LOOK_EVERY_S = 0.3
 
@@ -87,6 +88,7 @@ class Processor:
         self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
+        self._waited = 0.0  # the share of the last run's time in which its worker did not compute
         self._paused = False
         self._said_full_at = -SAY_FULL_EVERY_S
         self._polled_at = 0.0
@@ -133,6 +135,7 @@ class Processor:
     def _collect(self, timeout: float) -> None:
         """Take in what workers have finished; waits up to `timeout` for the first."""
         for landing in self._workers.landings(timeout):
+            self._waited = landing.waited
             if landing.error is None:
                 self._settle(landing)
             else:  # its lanes stay busy: nothing behind it may run
@@ -171,8 +174,9 @@ class Processor:
     def _dispatch(self) -> None:
         """Hand runs to idle workers.
 
-        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way; then
-        only a full one is worth a second worker, and a third never: they would wait for each other's interpreter.
+        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
+        worker is worth it for a full run, where runs wait for the database; where they compute, and for a third, they
+        would wait for each other's interpreter, and both be slower.
         Second tries never take all the workers, or slow failing keys would hold the others.
         """
         flights = self._workers.flights
@@ -180,8 +184,9 @@ class Processor:
             again = sum(flight.run.attempt > 1 for flight in flights)
             fresh = len(flights) - again
             limit = self.group.batch
-            if limit > 1 and fresh and (fresh > 1 or self._lanes.startable < limit):
-                limit = 0
+            if limit > 1 and fresh:
+                alone = fresh > 1 or self._waited < WAITING or self._lanes.startable < limit
+                limit = 0 if alone else limit
             now = time.monotonic()
             run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
             if run is None:
