@@ -88,7 +88,6 @@ class Processor:
         self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
-        self._waited = 0.0  # the share of the last run's time in which its worker did not compute
         self._paused = False
         self._said_full_at = -SAY_FULL_EVERY_S
         self._polled_at = 0.0
@@ -135,7 +134,6 @@ class Processor:
     def _collect(self, timeout: float) -> None:
         """Take in what workers have finished; waits up to `timeout` for the first."""
         for landing in self._workers.landings(timeout):
-            self._waited = landing.waited
             if landing.error is None:
                 self._settle(landing)
             else:  # its lanes stay busy: nothing behind it may run
@@ -185,7 +183,7 @@ class Processor:
             fresh = len(flights) - again
             limit = self.group.batch
             if limit > 1 and fresh:
-                alone = fresh > 1 or self._waited < WAITING or self._lanes.startable < limit
+                alone = fresh > 1 or self._workers.waited < WAITING or self._lanes.startable < limit
                 limit = 0 if alone else limit
             now = time.monotonic()
             run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
