@@ -54,6 +54,7 @@ REVOKE_S = 20.0
 SAY_FULL_EVERY_S = 60.0
 STOP_S = 25.0
 WAITING = 0.75  # a worker that waits for more of its time than this leaves the interpreter to another
+STUCK_S = 0.5  # a run under way for longer waits for something
 MEMORY_S = 1.0  # out of memory: waiting does not make it better
 LOOK_EVERY_S = 0.3
 
@@ -173,8 +174,8 @@ class Processor:
         """Hand runs to idle workers.
 
         With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
-        worker is worth it for a full run, where runs wait for the database; where they compute, and for a third, they
-        would wait for each other's interpreter, and both be slower.
+        worker is worth it for a full run, where runs wait for the database, the last one or this one; where they
+        compute, and for a third, they would wait for each other's interpreter, and both be slower.
         Second tries never take all the workers, or slow failing keys would hold the others.
         """
         flights = self._workers.flights
@@ -182,10 +183,12 @@ class Processor:
             again = sum(flight.run.attempt > 1 for flight in flights)
             fresh = len(flights) - again
             limit = self.group.batch
-            if limit > 1 and fresh:
-                alone = fresh > 1 or self._workers.waited < WAITING or self._lanes.startable < limit
-                limit = 0 if alone else limit
             now = time.monotonic()
+            if limit > 1 and fresh:
+                stuck = any(now - flight.begun > STUCK_S for flight in flights if flight.run.attempt == 1)
+                computes = self._workers.waited < WAITING and not stuck
+                alone = fresh > 1 or computes or self._lanes.startable < limit
+                limit = 0 if alone else limit
             run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
             if run is None:
                 return
