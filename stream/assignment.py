@@ -22,7 +22,8 @@ from stream.groupstate import GroupState, Memory
 from stream.kafka import admin
 from stream.kafka.consumer import GROUP_SETTINGS, GroupConsumer, KafkaException, first_time
 from stream.offsets import Partition
-from stream.starts import Place, Start, Stop, resolve
+from stream.starts import Place, Start, Stop, resolve, resolve_retries
+from stream.topics import dlq_topic, retry_topic
 
 log = structlog.get_logger("stream.assignment")
 
@@ -54,6 +55,8 @@ class Assignment:
         self._consumer = consumer
         self._state = state
         self._stopping = stopping
+        self._retry_topic = retry_topic(group.name)
+        self._failing_topics = (self._retry_topic, dlq_topic(group.name))
 
     def prepare(self) -> dict[Partition, int]:
         """Before joining: the group's broker settings and, at its first start, its beginning, fixed for all its
@@ -61,7 +64,7 @@ class Assignment:
 
         Raises CheckFailed where a topic is missing.
         """
-        refusal = self._patiently(
+        refusal = self.patiently(
             lambda: admin.set_group_config(self._config, self._group.name, GROUP_SETTINGS)
         )
         if refusal is not None:
@@ -71,33 +74,40 @@ class Assignment:
                 reason=refusal,
                 meaning="a killed worker's keys may take as long to go on as the broker's own settings say",
             )
-        bounds = self._patiently(self._bounds)
-        memory = self._patiently(self._state.load)
+        bounds = self.patiently(self._bounds)
+        memory = self.patiently(self._state.load)
         unmet = [topic for topic in self._group.topics if not memory.has_met(topic)]
         if unmet:
             self._begin(unmet, bounds)
+        limit = self.patiently(lambda: admin.most_record_bytes(self._config, self._failing_topics))
+        self.patiently(lambda: self._state.set_record_limit(limit))
         return {partition: high for partition, (_, high) in bounds.items()}
 
-    def open(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Start on partitions just assigned, or on homeless ones; returns where.
+    def open(self, partitions: list[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Start on partitions just assigned, or on homeless ones; returns where, and the ends of those whose last
+        owner died with them.
 
         Raises Refused where the table says stop.
         """
-        starts = self._patiently(lambda: self._resolve(partitions))
+        starts = self.patiently(lambda: self._resolve(partitions))
         self._consumer.start({partition: start.offset for partition, start in starts.items()})
-        self._patiently(lambda: self._note(starts))
-        return {partition: start.offset for partition, start in starts.items()}
+        unreleased = self.patiently(lambda: self._note(starts))
+        ends = self.patiently(lambda: {p: self._consumer.bounds(p)[1] for p in unreleased})
+        return (
+            {partition: start.offset for partition, start in starts.items()},
+            {partition: end for partition, end in ends.items() if end > starts[partition].offset},
+        )
 
     def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> None:
-        starts = self._patiently(
+        starts = self.patiently(
             lambda: {
                 partition: self._beginning(partition, found)
                 for partition, found in bounds.items()
                 if partition[0] in topics
             }
         )
-        ids = self._patiently(lambda: admin.topic_ids(self._config, topics))
-        memory = self._patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
+        ids = self.patiently(lambda: admin.topic_ids(self._config, topics))
+        memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
         ahead = {p: offset for p, offset in memory.planned.items() if p in starts and bounds[p][1] > offset}
         since = first_time(self._config, ahead) if ahead else None
         log.info(
@@ -117,7 +127,7 @@ class Assignment:
 
     def _bounds(self) -> dict[Partition, tuple[int, int]]:
         counts = admin.partition_counts(self._config)
-        missing = [topic for topic in self._group.topics if topic not in counts]
+        missing = [topic for topic in (*self._group.topics, *self._failing_topics) if topic not in counts]
         if missing:
             raise CheckFailed(
                 f"group {self._group.name!r}: topic {', '.join(missing)} does not exist",
@@ -125,7 +135,7 @@ class Assignment:
             )
         return {
             (topic, p): self._consumer.bounds((topic, p))
-            for topic in self._group.topics
+            for topic in (*self._group.topics, self._retry_topic)
             for p in range(counts[topic])
         }
 
@@ -135,6 +145,9 @@ class Assignment:
         ids = admin.topic_ids(self._config, {topic for topic, _ in partitions}) if partitions else {}
         starts = {}
         for partition in partitions:
+            if partition[0] == self._retry_topic:
+                starts[partition] = resolve_retries(committed[partition], *self._consumer.bounds(partition))
+                continue
             place = self._place(partition, committed[partition], memory, ids)
             decision = resolve(place)
             topic, number = partition
@@ -174,12 +187,12 @@ class Assignment:
             or self._consumer.offset_at(partition, pruned) <= low,
         )
 
-    def _note(self, starts: Mapping[Partition, Start]) -> None:
+    def _note(self, starts: Mapping[Partition, Start]) -> set[Partition]:
         self._consumer.commit_now({partition: start.offset for partition, start in starts.items()})
         gaps = {partition: start.gap for partition, start in starts.items() if start.gap is not None}
-        self._state.opened(starts, gaps)
+        return self._state.opened(starts, gaps)
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def patiently(self, ask: Callable[[], T]) -> T:
         """Ask until broker and database answer."""
         pause = PAUSE_FIRST_S
         while True:

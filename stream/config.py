@@ -6,7 +6,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -37,8 +37,41 @@ SECRETS = ("sasl.password", "ssl.key.password")
 
 
 @dataclass(frozen=True)
+class RetrySettings:
+    """Every number of failing, in one place. Seconds where the name ends with `_s`."""
+
+    first_s: float = 1.0
+    most_s: float = 300.0
+    budget_ratio: float = 0.1  # retries to successes
+    budget_floor: float = 5.0  # retries a second that are always allowed
+    budget_saved_s: float = 60.0  # of the floor, saved up while nothing failed
+    breaker_failures: int = 5
+    breaker_keys: int = 3
+    breaker_silence_s: float = 60.0  # all failed for so long, however few
+    probe_first_s: float = 1.0
+    probe_most_s: float = 30.0
+    ramp_s: float = (
+        1.0  # after an outage: `concurrency` starts in the first such time, twice as many in each next
+    )
+    halt_failures: int = 10
+    halt_window: int = 100
+    halt_ratio: float = 0.5
+    halt_probe_s: float = 60.0
+    nudge_most_s: float = 3600.0
+    crashes: int = 3
+
+    def scaled(self, factor: float) -> RetrySettings:
+        """The same with every time multiplied: a 20-minute outage in a second."""
+        times = {f.name: getattr(self, f.name) * factor for f in fields(self) if f.name.endswith("_s")}
+        return replace(self, **times, budget_floor=self.budget_floor / factor)
+
+
+@dataclass(frozen=True)
 class Config:
-    """Validated settings of one process. `prefix` stands before every topic, group and client id on Kafka."""
+    """Validated settings of one process. `prefix` stands before every topic, group and client id on Kafka.
+
+    `retries`: every number of failing; its times are multiplied by STREAM_TIME_SCALE, for trying things out.
+    """
 
     project: Path
     bootstrap_servers: str = field(repr=False)
@@ -46,6 +79,7 @@ class Config:
     prefix: str = ""
     smtp_url: str | None = field(default=None, repr=False)
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    retries: RetrySettings = RetrySettings()
 
     @classmethod
     def load(
@@ -76,6 +110,7 @@ class Config:
             prefix=_text("prefix", prefix or environ.get("STREAM_PREFIX") or file.get("prefix", "")),
             smtp_url=_optional("smtp_url", _secret(environ, "STREAM_SMTP_URL") or file.get("smtp_url")),
             kafka=_kafka_settings(file.get("kafka", {}), environ, kafka or {}),
+            retries=RetrySettings().scaled(_scale(environ.get("STREAM_TIME_SCALE", "1"))),
         )
 
 
@@ -156,6 +191,16 @@ def _kafka_settings(file: object, environ: Mapping[str, str], flags: Mapping[str
             f" allowed are {', '.join(sorted(KAFKA_SETTINGS))}"
         )
     return settings
+
+
+def _scale(text: str) -> float:
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = 0.0
+    if not 0 < scale <= 1000:
+        raise UsageError(f"STREAM_TIME_SCALE: expected a number above 0, got {text!r}")
+    return scale
 
 
 def _text(name: str, value: object) -> str:

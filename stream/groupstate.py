@@ -64,14 +64,31 @@ class GroupState:
             )
         return self.load()
 
-    def opened(self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]) -> None:
-        """These partitions were started on, and are read by this worker; these ranges were never read."""
+    def opened(
+        self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]
+    ) -> set[Partition]:
+        """These partitions were started on, and are read by this worker; these ranges were never read.
+
+        Returns those whose last owner died: it never released them.
+        """
         names = self._columns(partitions)
         with self._connect() as connection:
+            unreleased = {(topic, number) for topic, number in connection.execute(query("unreleased"), names)}
             connection.execute(query("partitions_seen"), names)
             connection.execute(query("assign"), names)
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
+        return unreleased
+
+    def set_record_limit(self, most_bytes: int) -> None:
+        """What a copy in the topics of retries and dead letters may weigh."""
+        with self._connect() as connection:
+            connection.execute(query("record_limit"), {"group": self._group, "bytes": most_bytes})
+
+    def parked_keys(self, limit: int) -> list[tuple[bytes | None, int, bool]]:
+        """(key, partition, held) of keys that wait for a retry or an operator, `limit` at most."""
+        with self._connect() as connection:
+            return connection.execute(query("parked_keys"), {"group": self._group, "limit": limit}).fetchall()
 
     def released(self, partitions: Iterable[Partition]) -> None:
         """This worker is done with these partitions, in good order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -11,17 +10,31 @@ from psycopg.rows import tuple_row
 from stream.connection import HandlerConnection
 from stream.context import Context
 from stream.database import is_infrastructure
-from stream.errors import StopGroup, StreamError, text_of
-from stream.events import Event, Record, parsed_time
+from stream.errors import StopGroup, StreamError
+from stream.events import Event, parsed_time
 from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
 from stream.outbox import Outbox, Prepared
-from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome, Stage
+from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome
+from stream.pace import NotNow, Pace
 from stream.schemas import AvroCodec, DecodeError
+from stream.watchdog import Desk
+from stream.work import Work
 
 
 class Unplaced(Exception):
     """Something of several events failed, and it cannot be said which; the reason is its cause."""
+
+    @property
+    def reason(self) -> BaseException:
+        return self.__cause__ or self
+
+
+def blame(alone: list[Work], reason: BaseException) -> None:
+    """The event that was alone in the transaction is the one. Raises StreamError where there was none."""
+    if not alone:
+        raise StreamError(f"what failed cannot be written down: {reason}")
+    alone[0].fail(reason, "commit")
 
 
 class Infrastructure(Exception):
@@ -45,21 +58,6 @@ class Swallowed(StreamError):
         )
 
 
-@dataclass(slots=True)
-class Work:
-    """One record on its way to an outcome. `type` and `time` are what its headers say, `id` is never missing."""
-
-    record: Record
-    lane: LaneKey
-    id: uuid.UUID
-    type: str | None
-    time: str | None
-    outcome: Outcome | None = None
-
-    def fail(self, error: BaseException, stage: Stage) -> None:
-        self.outcome = Outcome("failed", text_of(error), error, stage)
-
-
 class Handling:
     """Runs handlers inside a transaction that somebody else began and ends.
 
@@ -75,11 +73,13 @@ class Handling:
         outbox: Outbox,
         group: ConsumerGroup,
         *,
-        attempt: int,
         epoch: int,
         alone: bool,
         blame: bool,
+        desk: Desk | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        self.handled = False  # whether any handler may have run
         self.doomed = False
         self.committing = False
         self.emitted: list[Prepared] = []
@@ -88,8 +88,9 @@ class Handling:
         self._codec = codec
         self._outbox = outbox
         self._group = group
-        self._attempt = attempt
         self._epoch = epoch
+        self._desk = desk or Desk()
+        self._pace = pace
         self._alone = alone  # one event in the transaction: whatever fails is its doing
         self._blame = blame  # the database's condition has come out of these handlers too often to be its own
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
@@ -99,6 +100,7 @@ class Handling:
 
     def run(self, works: list[Work]) -> None:
         """Decode and handle, in order. Raises Unplaced, Infrastructure, StopGroup or MemoryError."""
+        self.handled = bool(works)
         self._conn.guarded = True
         try:
             for work in works:
@@ -110,28 +112,30 @@ class Handling:
             self._conn.row_factory = tuple_row  # a handler may have set its own
 
     def _handle(self, work: Work) -> None:
-        # A list of another handler that holds an earlier event of this key goes first.
-        listed = self._listed.get(work.lane)
         if work.lane in self._blocked:
             work.outcome = UNRUN
             return
         event = self._decode(work)
-        if event is None:
-            return
-        handler = self._group.handlers.get(event.type)
-        if handler is None:  # only the bytes said the type
-            work.outcome = NO_HANDLER
-            return
-        if listed is not None and listed is not handler:
+        handler = self._group.handlers.get(event.type) if isinstance(event, Event) else None
+        listed = self._listed.get(work.lane)
+        if listed is not None and (listed is not handler or work.row is not None):
+            # A list that holds an earlier event of this key goes first, and may fail.
             self._flush(listed)
             if work.lane in self._blocked:
                 work.outcome = UNRUN
                 return
-        if handler.batch:
+        if not isinstance(event, Event):
+            work.fail(event, "decode")
+            self._blocked.add(work.lane)
+        elif handler is None:  # only the bytes said the type
+            work.outcome = NO_HANDLER
+        elif not handler.batch:
+            self._call(handler, event, [work], [event])
+        elif work.row is None:
             self._lists.setdefault(handler, []).append((work, event))
             self._listed[work.lane] = handler
-        else:
-            self._call(handler, event, [work], [event])
+        else:  # another try: a list of one, or a neighbour's failure would count for it
+            self._call(handler, [event], [work], [event])
 
     def _flush(self, handler: Handler) -> None:
         listed = self._lists.pop(handler)
@@ -141,7 +145,7 @@ class Handling:
             self._listed.pop(work.lane, None)
         self._call(handler, events, works, events)
 
-    def _decode(self, work: Work) -> Event | None:
+    def _decode(self, work: Work) -> Event | BaseException:
         record = work.record
         try:
             name, data = self._codec.decode(record.value or b"")
@@ -149,9 +153,7 @@ class Handling:
                 raise DecodeError("malformed", f"ce_type says {work.type!r:.100}, the bytes are a {name}")
             key = None if record.key is None else record.key.decode()
         except (DecodeError, UnicodeDecodeError) as error:
-            work.fail(error, "decode")
-            self._blocked.add(work.lane)
-            return None
+            return error
         time = parsed_time(work.time, record.timestamp)
         return Event(
             work.id, name, key, time, data, record.headers, record.topic, record.partition, record.offset
@@ -161,20 +163,22 @@ class Handling:
         self, handler: Handler, argument: Event | list[Event], works: list[Work], events: list[Event]
     ) -> None:
         conn = self._conn
-        ctx = Context(
-            conn, self._outbox, self._group.name, events, self._attempt, self._epoch, self._group.timeout
-        )
+        if self._pace is not None:
+            self._take_turns(self._pace, len(events))
+        attempt = works[0].attempt
+        ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
         before = conn.sent
+        self._desk.context = ctx
         try:
             handler.function(argument, ctx)
         except (StopGroup, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
-            own = (
-                error.__traceback__ and error.__traceback__.tb_next
-            )  # who reads it looks for the handler's frames
+            own = error.__traceback__ and error.__traceback__.tb_next  # the handler's frames, and none of ours
             self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
+        finally:
+            self._desk.context = None
         if conn.failed or conn.left_open:
             self._failed(works, Swallowed(), sent=True)
             return
@@ -187,11 +191,18 @@ class Handling:
         for work in works:
             work.outcome = outcome
 
+    @staticmethod
+    def _take_turns(pace: Pace, count: int) -> None:
+        try:
+            pace.take_turns(count)
+        except NotNow as error:
+            raise Infrastructure from error
+
     def _failed(self, works: list[Work], error: BaseException, *, sent: bool) -> None:
         conn = self._conn
         if not self._blame and (conn.broken or (conn.failed and is_infrastructure_within(error))):
             raise Infrastructure(handling=True) from error
-        if not self._alone and (conn.failed or len(works) > 1):
+        if (conn.failed and not self._alone) or len(works) > 1:
             raise Unplaced from error
         self.doomed = self.doomed or sent
         for work in works:

@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 from uuid import UUID
+
+from psycopg import Cursor
 
 from stream.connection import HandlerConnection
 from stream.database import query
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim on its way; ask once its pipeline has ended."""
+
+    ids: Sequence[UUID]
+    cursor: Cursor[tuple[Any, ...]]
+
+    def refused(self) -> set[UUID]:
+        """Those that were applied before: not this transaction's to apply."""
+        if self.cursor.rowcount == len(self.ids):  # reading 500 ids back costs more than counting them
+            return set()
+        return set(self.ids).difference(id for (id,) in self.cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +36,29 @@ class Ledger:
     worker: str
     epoch: int = 0
 
-    def begin(self, conn: HandlerConnection, ids: Sequence[UUID], attempt: int) -> set[UUID]:
-        """Begin a transaction and claim events for it; returns those that were applied before: not its to apply.
+    def claim(self, conn: HandlerConnection, ids: Sequence[UUID]) -> Claim:
+        """Claim events for the transaction that was begun: first tries. Statement only; for a pipeline.
 
         The row, not yet committed, is the lock: another transaction that claims the same event waits for this one.
         Ids are sorted, so that two of them cannot wait for each other.
         """
-        values = {"group": self.group, "epoch": self.epoch, "attempt": attempt, "worker": self.worker}
-        if len(ids) == 1:
-            conn.execute("begin")
-            claimed = conn.execute(query("claim_one"), {**values, "id": ids[0].hex})
-            return set() if claimed.rowcount == 1 else set(ids)
-        with conn.pipeline():
-            conn.execute("begin")
-            ordered = _array(sorted(ids, key=attrgetter("int")))
-            claimed = conn.execute(query("claim"), {**values, "ids": ordered}, binary=True)
-        if claimed.rowcount == len(ids):  # reading 500 ids back costs more than counting them
-            return set()
-        return set(ids).difference(id for (id,) in claimed)
+        sorted_ids = _array(sorted(ids, key=attrgetter("int")))
+        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "ids": sorted_ids}
+        return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
+
+    def claim_one(self, conn: HandlerConnection, id: UUID) -> tuple[bool, bool]:
+        """The same for one event; returns whether it was claimed, and whether anything of the group is parked."""
+        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "id": id.hex}
+        row = conn.execute(query("claim_one"), arguments).fetchone()
+        return row is not None, row is not None and bool(row[0])
+
+    def claim_woken(self, conn: HandlerConnection, ids: Sequence[UUID], attempts: Sequence[int]) -> Claim:
+        """The same for events that were parked, each with the number of this try."""
+        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker}
+        cursor = conn.execute(
+            query("claim_woken"), arguments | {"ids": _array(ids), "attempts": list(attempts)}, binary=True
+        )
+        return Claim(ids, cursor)
 
     def unclaim(self, conn: HandlerConnection, ids: Iterable[UUID]) -> None:
         """Take back claims whose events were not applied."""

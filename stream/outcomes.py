@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["done", "duplicate", "skipped", "failed", "unrun"]
+Kind = Literal["done", "duplicate", "skipped", "parked", "dead", "woken", "failed", "unrun"]
 Stage = Literal["decode", "handler", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`done`: its effects are committed. `duplicate`: they were before. `skipped`: there was nothing to do, `reason`
-    says why. These are finished: the offset may pass.
+    says why. `parked`: it waits in the database, for its next try or behind one that does. `dead`: given up, a
+    letter is written. `woken`: a retry record; what it woke is in the database. These are finished: the offset may
+    pass.
 
-    `failed`: its handler, or its bytes (`stage`), raised `error`. `unrun`: it stands behind a failed record of its
-    key, or the group is stopping.
+    `failed`: its handler, or its bytes (`stage`), raised `error`, and nothing is written down about it. `unrun`: it
+    was not tried, or the try did not count; it comes again.
     """
 
     kind: Kind
@@ -30,6 +32,9 @@ class Outcome:
 
 DONE = Outcome("done")
 DUPLICATE = Outcome("duplicate")
+PARKED = Outcome("parked")
+DEAD = Outcome("dead")
+WOKEN = Outcome("woken")
 UNRUN = Outcome("unrun")
 TOMBSTONE = Outcome("skipped", "tombstone")
 NO_HANDLER = Outcome("skipped", "no handler")

@@ -3,6 +3,7 @@
 One thread owns the Kafka client; workers apply runs of records (execution.py) and never touch it. A record's way:
 
     fetch ─> lanes ─> dispatch ─> worker: claim, decode, handle, commit ─> collect ─> offset tracker ─> offset commit
+                                    └─ what fails is parked in the same commit, and comes back by the retry topic
 
 What holds, whatever happens between two lines of it:
   * an offset is committed only when it and all before it are finished, and their effects are committed before;
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import socket
 import threading
 import time
@@ -24,20 +24,29 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from stream import failures
 from stream.assignment import Assignment, Stopping
-from stream.config import Config
+from stream.config import Config, RetrySettings
+from stream.control import Control
+from stream.dispatch import Dispatch
 from stream.ends import Ends
+from stream.errors import PartlyDone
 from stream.execution import Execution
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
+from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
 from stream.keys import shown_key
 from stream.lanes import Lanes
 from stream.offsets import Partition, Progress
-from stream.policy import retry_delay
+from stream.pace import Pace
+from stream.parking import Parking
+from stream.policy import FailurePolicy
 from stream.project import Project
+from stream.settlement import Failing
+from stream.suspects import Suspects
+from stream.topics import retry_topic
+from stream.watchdog import Watchdog
 from stream.workers import Flight, Landing, Workers
 
 log = structlog.get_logger("stream.processor")
@@ -46,15 +55,16 @@ IDLE_S = 0.5  # how long an idle group waits for a record; one that comes wakes 
 BUSY_S = (
     0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
 )
+HELD_S = 0.05  # how long it waits between two looks at what holds the group, while records are waiting
 COMMIT_EVERY_S = 0.5
 COMMIT_PATIENCE_S = 10.0  # an unanswered commit holds back the next one for so long
 POLL_EVERY_S = 1.0  # a full group still lets the client speak: rebalances are served in its calls
 MOST_RECORDS, MOST_BYTES = 10_000, 16 * 2**20  # in memory, whatever waits for what
 REVOKE_S = 20.0
-SAY_FULL_EVERY_S = 60.0
 STOP_S = 25.0
 MEMORY_S = 1.0  # out of memory: waiting does not make it better
 LOOK_EVERY_S = 0.3
+MOST_NAMED = 20  # keys in the last line of a group that leaves some behind
 
 
 class Processor:
@@ -77,18 +87,38 @@ class Processor:
         self._state = GroupState(config.database_url, group.name, worker)
         self._consumer = GroupConsumer(config, group.name, prefetch=2 * group.batch, ends=exit_at_end)
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
+        health = Health(config.retries)
+        self._watchdog = Watchdog(group.name, group.timeout)
+        pace = (
+            None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
+        )
         self._workers = Workers(
             _worker_count(group),
             worker,
-            lambda name: Execution(group, project, config.database_url, worker=name, stopping=self._stopping),
+            lambda name: Execution(
+                group,
+                project,
+                config.database_url,
+                worker=name,
+                stopping=self._stopping,
+                failing=_failing(group, name, health, config.retries),
+                desk=self._watchdog.desk(),
+                pace=pace,
+            ),
         )
-        self._lanes = Lanes()
+        self._control = Control(
+            config.database_url, group.name, worker, health, config.retries, self._watchdog.progress
+        )
+        self._lanes = Lanes(retry_topic(group.name))
+        self._suspects = Suspects(group)
+        self._dispatch = Dispatch(
+            group, self._lanes, self._workers, self._control, self._suspects, config.retries
+        )
         self._progress = Progress()
         self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
         self._paused = False
-        self._said_full_at = -SAY_FULL_EVERY_S
         self._polled_at = 0.0
         self._commit_at = 0.0
         self._commit_again_at = 0.0
@@ -101,8 +131,10 @@ class Processor:
         """Join, and go round until told to stop or the end is reached; then finish what is under way, and leave."""
         try:
             ends = self._assignment.prepare()
-            self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
-            self._consumer.subscribe(self.group.topics, self)
+            self._ends = Ends(ends) if self._exit_at_end else None
+            self._assignment.patiently(self._control.start)
+            self._watchdog.start()
+            self._consumer.subscribe((*self.group.topics, retry_topic(self.group.name)), self)
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
         except Stopping:
@@ -116,10 +148,10 @@ class Processor:
         """One pass. What workers finished comes first: it frees the lanes and the room for all that follows."""
         self._collect(0)
         self._commit_if_due()
-        self._dispatch()
+        self._start_runs()
         if self._has_room():
             self._fetch()
-            self._dispatch()
+            self._start_runs()
         else:
             self._wait_for_room()
 
@@ -139,23 +171,25 @@ class Processor:
                 self._failure = self._failure or landing.error
 
     def _settle(self, landing: Landing) -> None:
-        """Finished records let the offset pass; a failed one waits in front of its lane, and others go on."""
+        """Finished records let the offset pass: what failed is finished here once it is parked. The rest runs again."""
         flight, run = landing.flight, landing.flight.run
-        back, hold = [], []
+        self.counts.update(outcome.kind for outcome in (run.woken if run.retry else landing.outcomes))
+        back = []
         for record, outcome in zip(run.records, landing.outcomes, strict=True):
-            self.counts[outcome.kind] += 1
             partition = (record.topic, record.partition)
             if not self._progress.waits_for(partition, flight.generation):
                 continue
+            if run.suspect and outcome.kind not in ("duplicate", "unrun"):
+                self._suspects.tried(partition)
             if outcome.finished:
                 self._progress.finished(partition, record.offset)
             elif partition not in self._leaving:
                 back.append(record)
-                if outcome.kind == "failed":
-                    delay = retry_delay(run.attempt, outcome.error, random.random())
-                    failures.report(self.group.name, record, outcome, attempt=run.attempt, again_in=delay)
-                    hold.append((record, time.monotonic() + delay))
-        self._lanes.settle(run, back, hold)
+        self._lanes.settle(run, back)
+        if self._suspects.partitions and (passed := self._suspects.passed(self._progress)):
+            log.info("suspects.passed", group=self.group.name, partitions=_names(passed))
+        if run.probe:
+            self._control.probed(run.succeeded, counted=landing.outcomes[0].finished)
 
     def _commit_if_due(self) -> None:
         """Send offsets from time to time, one message at a time: a broker that hangs holds up nothing else."""
@@ -168,25 +202,9 @@ class Processor:
             failpoint("consume.before_offset_commit")
             self._consumer.commit(offsets)
 
-    def _dispatch(self) -> None:
-        """Hand runs to idle workers.
-
-        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way; then
-        only a full one is worth a second worker, and a third never: they would wait for each other's interpreter.
-        Second tries never take all the workers, or slow failing keys would hold the others.
-        """
-        flights = self._workers.flights
-        while self._workers.idle and self._failure is None:
-            again = sum(flight.run.attempt > 1 for flight in flights)
-            fresh = len(flights) - again
-            limit = self.group.batch
-            if limit > 1 and fresh and (fresh > 1 or self._lanes.startable < limit):
-                limit = 0
-            now = time.monotonic()
-            run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
-            if run is None:
-                return
-            self._workers.start(Flight(run, self._progress.generation))
+    def _start_runs(self) -> None:
+        if self._failure is None:
+            self._dispatch.start_runs(self._progress.generation)
 
     def _has_room(self) -> bool:
         """Whether to fetch. What waits behind busy and failing keys counts for memory only: others must go on."""
@@ -206,8 +224,7 @@ class Processor:
     def _patience(self) -> float:
         if self._workers.flights:
             return BUSY_S
-        release = self._lanes.next_release()
-        return IDLE_S if release is None else min(IDLE_S, max(0.0, release - time.monotonic()))
+        return HELD_S if self._control.hold is not None and self._lanes.startable else IDLE_S
 
     def _receive(self, limit: int, timeout: float) -> int:
         """Fetch, and put what is ours and new into the lanes; returns how much that was."""
@@ -233,21 +250,7 @@ class Processor:
         if self._workers.flights:
             self._collect(POLL_EVERY_S)
         else:
-            self._say_full()
             self._stopping.wait(min(POLL_EVERY_S, self._patience()))
-
-    def _say_full(self) -> None:
-        """All that is in memory waits behind keys that fail: the group is silent, and says why."""
-        now = time.monotonic()
-        if now - self._said_full_at > SAY_FULL_EVERY_S and (held := next(self._lanes.held(), None)):
-            self._said_full_at = now
-            log.warning(
-                "group.full",
-                group=self.group.name,
-                records=self._lanes.count,
-                waiting_behind=shown_key(held.key),
-                position=held.position,
-            )
 
     # -- partitions come and go (called inside the client's calls) --------------------------------------------------
 
@@ -255,10 +258,13 @@ class Processor:
         """Start on them; a tracker each, of a new generation."""
         if self._stopping.is_set():
             return
-        starts = self._assignment.open(partitions)
+        starts, unreleased = self._assignment.open(partitions)
         if self._paused:
             self._consumer.pause()  # what has just come, too
         self._progress.start(starts)
+        self._suspects.watch(unreleased)
+        if unreleased:
+            log.warning("partitions.suspect", group=self.group.name, partitions=_names(unreleased))
         if partitions:
             log.info("partitions.assigned", group=self.group.name, partitions=_names(partitions))
 
@@ -271,7 +277,10 @@ class Processor:
         self._await_landings(self._flights_of(partitions), min(time.monotonic() + REVOKE_S, self._deadline))
         self._commit_now(self._progress.committable(partitions))
         self._forget(partitions)
-        self._quietly("release", lambda: self._state.released(partitions))
+        if not isinstance(self._failure, MemoryError):  # else this process dies of it, as much as of a kill
+            clean = [partition for partition in partitions if partition not in self._suspects.partitions]
+            self._quietly("release", lambda: self._state.released(clean))
+        self._suspects.forget(partitions)
         if partitions:
             log.info("partitions.revoked", group=self.group.name, partitions=_names(partitions))
 
@@ -280,6 +289,7 @@ class Processor:
         for topic, number in partitions:
             self._lanes.drop(topic, number)
         self._forget(partitions)
+        self._suspects.forget(partitions)
         log.warning("partitions.lost", group=self.group.name, partitions=_names(partitions))
 
     def committed(self, offsets: Mapping[Partition, int]) -> None:
@@ -316,6 +326,8 @@ class Processor:
         self._quietly("commit", lambda: self._commit_now(self._progress.committable()))
         self._quietly("close", self._consumer.close)
         self._workers.close(self._deadline)
+        self._control.stop()
+        self._watchdog.stop()
 
     def _await_landings(self, flights: set[Flight], deadline: float) -> None:
         """Collect until these have landed; others that land make room for new runs meanwhile."""
@@ -328,7 +340,7 @@ class Processor:
                 return
             self._collect(left)
             if not self._stopping.is_set():
-                self._dispatch()
+                self._start_runs()
 
     def _commit_now(self, offsets: Mapping[Partition, int]) -> None:
         if offsets:
@@ -343,15 +355,43 @@ class Processor:
             log.warning("group.leaving", group=self.group.name, step=what, error=str(error))
 
     def _at_end(self) -> bool:
-        """With `exit_at_end`: whether the end is reached; looked at now and then, while nothing is under way."""
+        """With `exit_at_end`: whether the end is reached; looked at now and then, while nothing is under way.
+
+        Raises PartlyDone where it will not be, because something holds the group, or keys are left behind, parked.
+        """
         now = time.monotonic()
         if self._ends is None or self._workers.flights or now < self._look_at:
             return False
         self._look_at = now + LOOK_EVERY_S
+        name, hold = self.group.name, self._control.hold
+        if hold in ("halted", "paused") or (hold == "breaker open" and self._control.probe_failures):
+            raise PartlyDone(f"group {name!r} is held ({hold}): {self._control.reason}")
         if not self._ends.read(self._progress):
             return False
         self._commit_now(self._progress.committable())
-        return self._ends.reached(self._consumer, self._progress, self._lanes)
+        if not self._ends.reached(self._consumer):
+            return False
+        parked = self._assignment.patiently(lambda: self._state.parked_keys(MOST_NAMED))
+        if parked:
+            keys = ", ".join(
+                (shown_key(key) or f"(none, partition {number})")[:100] for key, number, _ in parked
+            )
+            held = any(held for *_, held in parked)
+            raise PartlyDone(
+                f"group {name!r}: left behind, {'parked or held' if held else 'parked'}: {keys}",
+                hint=f"stream parked list --group {name}",
+            )
+        return True
+
+
+def _failing(group: ConsumerGroup, worker: str, health: Health, settings: RetrySettings) -> Failing:
+    """What becomes of the failed events of one worker."""
+    return Failing(
+        Parking(group.name, worker, on_dead=group.on_dead),
+        FailurePolicy(group.attempts, group.give_up_after.total_seconds(), settings),
+        health,
+        holds_dead=group.on_dead == "hold",
+    )
 
 
 def _worker_count(group: ConsumerGroup) -> int:

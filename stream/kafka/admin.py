@@ -215,6 +215,20 @@ def _shortage(topic: TopicDescription, min_insync: int) -> str | None:
     return None
 
 
+def most_record_bytes(config: Config, topics: Iterable[str]) -> int:
+    """The smallest of the topics' limits for a record; the broker's default for who may not read settings."""
+    resources = [ConfigResource(ResourceType.TOPIC, config.prefix + topic) for topic in topics]
+    client = admin(config)
+    limits = [DEFAULT_MAX_MESSAGE_BYTES]
+    for future in client.describe_configs(resources, request_timeout=REACH_TIMEOUT_S).values():
+        try:
+            limits.append(int(future.result(20)["max.message.bytes"].value or DEFAULT_MAX_MESSAGE_BYTES))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+    return min(limits[1:] or limits)
+
+
 def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:
     """Logical topic name -> the cluster's id of it; a topic that does not exist is left out."""
     names = [config.prefix + topic for topic in topics]

@@ -1,0 +1,121 @@
+"""Dispatch: what may start now. The one place that hands runs to workers."""
+
+from __future__ import annotations
+
+import time
+
+from stream.config import RetrySettings
+from stream.control import Control
+from stream.groups import ConsumerGroup
+from stream.lanes import Lanes, Run
+from stream.policy import ramp
+from stream.suspects import TOGETHER, Suspects
+from stream.workers import Flight, Workers
+
+
+class Dispatch:
+    """Starts runs of one group, for as long as workers are idle. Owned by the processor's thread.
+
+    While something holds the group (policy.winner) nothing starts but, now and then, one event to see whether it
+    still has to be held. The record of a probe that fails comes back to the end of the line: the next is another key's.
+    """
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        lanes: Lanes,
+        workers: Workers,
+        control: Control,
+        suspects: Suspects,
+        settings: RetrySettings,
+    ) -> None:
+        self._group = group
+        self._lanes = lanes
+        self._workers = workers
+        self._control = control
+        self._suspects = suspects
+        self._settings = settings
+        # With a rate, no transaction waits for more than a second's turns.
+        self._most = group.batch if group.rate is None else max(1, min(group.batch, int(group.rate)))
+        self._retries_next = False
+        self._ramp_from: float | None = None
+        self._ramp_started = 0
+
+    def start_runs(self, generation: int) -> None:
+        """Hand runs to idle workers, of this generation of assignments."""
+        if self._control.hold is not None:
+            self._probe(generation)
+            return
+        if self._suspects.partitions:
+            self._start_suspects(generation)
+            return
+        while self._workers.idle:
+            run = self._next_run()
+            if run is None:
+                return
+            self._workers.start(Flight(run, generation))
+
+    def _next_run(self) -> Run | None:
+        """A run of retries, as long as they do not take all the workers; else of fresh records.
+
+        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way; then
+        only a full one is worth a second worker, and a third never: they would wait for each other's interpreter.
+        """
+        limit = self._after_outage(self._most)
+        if limit == 0:
+            return None
+        flights = self._workers.flights
+        retries = sum(flight.run.retry for flight in flights)
+        fresh = len(flights) - retries
+        run = None
+        if self._lanes.retries and 2 * retries < self._workers.count:
+            run = self._lanes.take_retries(limit)
+        elif self._group.batch == 1 or not fresh or (fresh == 1 and self._lanes.startable >= limit):
+            run = self._lanes.take(limit)
+        if run is not None and self._ramp_from is not None:
+            self._ramp_started += len(run.records)
+        return run
+
+    def _after_outage(self, limit: int) -> int:
+        """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""
+        recovered = self._control.recovered_at
+        if recovered is None:
+            return limit
+        if recovered != self._ramp_from:
+            self._ramp_from, self._ramp_started = recovered, 0
+        most = ramp(time.monotonic() - recovered, self._group.concurrency, self._settings)
+        if most is None:
+            self._ramp_from = self._control.recovered_at = None
+            return limit
+        return max(0, min(limit, most - self._ramp_started))
+
+    def _probe(self, generation: int) -> None:
+        """One event, alone."""
+        if self._workers.flights or not self._lanes.startable or self._control.hold == "paused":
+            return
+        if not self._control.take_probe():
+            return
+        run = self._take_either(1)
+        if run is not None:
+            run.probe = True
+            self._workers.start(Flight(run, generation))
+
+    def _start_suspects(self, generation: int) -> None:
+        """Nothing beside them, so that it is known who killed the process."""
+        if self._workers.flights:
+            return
+        run = self._take_either(TOGETHER)
+        if run is None:
+            self._suspects.give_up_waiting(time.monotonic())
+        else:
+            run.suspect = True
+            self._workers.start(Flight(run, generation))
+
+    def _take_either(self, limit: int) -> Run | None:
+        """Fresh records and retries by turns."""
+        takes = (self._lanes.take_retries, self._lanes.take)
+        first, second = takes if self._retries_next else takes[::-1]
+        run = first(limit) or second(limit)
+        if run is not None:
+            self._retries_next = not run.retry
+        return run

@@ -1,0 +1,74 @@
+"""Health: what the worker threads of one group see of their own failing, put together. Safe between threads.
+
+They report after each transaction. What follows from it for all processes of the group is written down by another
+thread (control.py), which takes the wishes from here and tells back what holds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from stream.config import RetrySettings
+from stream.policy import CircuitBreaker, DeployWatch, RetryBudget
+
+
+class Health:
+    """`halted`: the group is, by what the database said last; nobody may die now."""
+
+    def __init__(self, settings: RetrySettings) -> None:
+        self.halted = False
+        self.open_wish: str | None = None
+        self.halt_wish: str | None = None
+        self.successes = 0
+        self._lock = threading.Lock()
+        self._budget = RetryBudget(settings)
+        self._breaker = CircuitBreaker(settings)
+        self._watch = DeployWatch(settings)
+        self._streak_broken = (
+            False  # something succeeded since this process last buried what a bad deploy kills
+        )
+
+    def succeeded(self, count: int) -> None:
+        """So many handlers did what they should."""
+        with self._lock:
+            self.successes += count
+            self._streak_broken = True
+            self._budget.succeeded(count)
+            self._breaker.succeeded()
+            self._watch.succeeded(count)
+
+    def unavailable(self, lane: object) -> None:
+        """What an event of this lane needs was not there."""
+        with self._lock:
+            reason = self._breaker.failed(lane, time.monotonic())
+            self.open_wish = self.open_wish or reason
+
+    def died(self) -> None:
+        """An event died of what a bad deploy does."""
+        with self._lock:
+            reason = self._watch.died()
+            self.halt_wish = self.halt_wish or reason
+
+    def halt(self, reason: str) -> None:
+        """The group must stop here."""
+        with self._lock:
+            self.halt_wish = self.halt_wish or reason
+
+    def may_retry(self) -> bool:
+        """Whether the budget of retries has one left; takes it."""
+        with self._lock:
+            return self._budget.spend(time.monotonic())
+
+    def streak_broken(self) -> bool:
+        """Whether something succeeded since this was last asked."""
+        with self._lock:
+            broken, self._streak_broken = self._streak_broken, False
+            return broken
+
+    def take_wishes(self) -> tuple[str | None, str | None]:
+        """Reasons to open the breaker and to halt, if there are any; they are the caller's then."""
+        with self._lock:
+            wishes = (self.open_wish, self.halt_wish)
+            self.open_wish = self.halt_wish = None
+            return wishes

@@ -1,0 +1,170 @@
+"""Opening: how a run's transaction begins, so that no event passes an earlier one of its key that is parked.
+
+A fresh event may be handled once it is claimed and, looked up after that, its key is not parked. (Looked up only
+before: somebody who lost its partitions may park the key in between, and give us the claim with the same commit.)
+Where nothing of the group is parked, that look is one probe of an empty index, in the claim's own round trip. An
+event whose key is parked follows, and is never claimed; a claim that was wrong is given back by undoing the
+transaction, which begins again, no attempt counted.
+
+Keys found parked are locked, and looked up again under the lock: the one who runs their last row takes it away
+under that lock, and what then still stands there has a live head that will wake what we put behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from stream.connection import HandlerConnection
+from stream.database import query
+from stream.ledger import Ledger
+from stream.outcomes import DUPLICATE, PARKED
+from stream.parking import Parking
+from stream.work import Work, forget
+
+MOST_LOCKS = 256  # of one transaction; PostgreSQL's table of them is small, and everybody's
+
+
+class TooManyLocks(Exception):
+    """So many keys of the run are parked that it has to be done in halves."""
+
+
+@dataclass
+class Opening:
+    """Begins the transactions of one worker. Raises psycopg.Error, and TooManyLocks for a run of several works."""
+
+    ledger: Ledger
+    parking: Parking | None = None
+    _wary: bool = False  # something of the group was parked when we last looked
+
+    def fresh(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
+        """Begin and claim. Each work is then claimed, or has an outcome: a duplicate, or parked, to be written.
+
+        Works that failed in a transaction that was undone are among them; their lanes get locked at once.
+        """
+        try:
+            self._fresh(conn, works, _singles(works))
+        except BaseException:
+            forget(work for work in works if not work.failed)
+            raise
+
+    def _fresh(self, conn: HandlerConnection, works: Sequence[Work], singles: list[Work]) -> None:
+        locked: set[int] = set()
+        if self.parking is not None:
+            locked = {self.parking.lane_of(work) for work in works if work.failed}
+        if not locked and self._begin_unlocked(conn, singles, locked):
+            return
+        while not self._begin_locked(conn, singles, locked):
+            conn.rollback()
+            if len(locked) > MOST_LOCKS and len(works) > 1:
+                raise TooManyLocks
+
+    def _begin_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
+        """The way of a run that meets nothing parked. False: undone; begin again, with these lanes locked.
+
+        Claimed first and looked up then: what is found parked gives the claim back by undoing the transaction.
+        """
+        parking = self.parking
+        if parking is None or not self._wary:
+            if len(works) == 1:
+                conn.execute("begin")
+                mine, self._wary = self.ledger.claim_one(conn, works[0].id)
+                refused = set() if mine else {works[0].id}
+            else:
+                with conn.pipeline():
+                    conn.execute("begin")
+                    claim = self.ledger.claim(conn, [work.id for work in works])
+                    after = conn.execute(query("any_parked"), {"group": self.ledger.group})
+                self._wary = _flag(after)
+                refused = claim.refused()
+            if self._wary and parking is not None:
+                conn.rollback()
+                return False
+            _claimed(works, refused)
+            return True
+        lanes = {parking.lane_of(work) for work in works}
+        with conn.pipeline():
+            conn.execute("begin")
+            any_parked = conn.execute(query("any_parked"), {"group": self.ledger.group})
+            claim = self.ledger.claim(conn, [work.id for work in works])
+            looked = parking.look(conn, lanes)
+        self._wary = _flag(any_parked)
+        locked |= {lane for (lane,) in looked}
+        if locked:
+            conn.rollback()
+            return False
+        _claimed(works, claim.refused())
+        return True
+
+    def _begin_locked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
+        """The same where lanes are parked, or are to be: these are locked. False: more of them were met, now among
+        `locked`; undo and begin again."""
+        parking = self.parking
+        assert parking is not None
+        lanes = [parking.lane_of(work) for work in works]
+        with conn.pipeline():
+            conn.execute("begin")
+            parking.lock(conn, locked)
+            looked = parking.look(conn, set(lanes))
+        parked = {lane for (lane,) in looked}
+        if not parked <= locked:
+            locked |= parked
+            return False
+        pairs = list(zip(works, lanes, strict=True))
+        free = [work for work, lane in pairs if lane not in parked]
+        with conn.pipeline():
+            claim = self.ledger.claim(conn, [work.id for work in free])
+            again = parking.look(conn, {lane for lane in lanes if lane not in parked})
+        met = {lane for (lane,) in again}
+        if met:
+            locked |= met
+            return False
+        for work, lane in pairs:
+            if lane in parked:
+                work.outcome = PARKED
+        _claimed(free, claim.refused())
+        return True
+
+    def woken(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> list[Work]:
+        """Begin, lock the lanes, and claim what of them is due: up to `limit` rows of each, the lowest first."""
+        parking = self.parking
+        assert parking is not None
+        with conn.pipeline():
+            conn.execute("begin")
+            parking.lock(conn, lanes)
+            loaded = parking.load(conn, lanes, limit)
+        works = parking.works(loaded)
+        if works:
+            singles = _singles(works)
+            claim = self.ledger.claim_woken(conn, [w.id for w in singles], [w.attempt for w in singles])
+            _claimed(singles, claim.refused())
+        return works
+
+    def peek(self, conn: HandlerConnection, lane: int) -> list[Work]:
+        """The lane's lowest row, if it is due; in no transaction, under no lock."""
+        assert self.parking is not None
+        return self.parking.works(self.parking.load(conn, [lane], 1))
+
+
+def _singles(works: Sequence[Work]) -> list[Work]:
+    """The works without the doubles among them, which are duplicates."""
+    first: dict[UUID, Work] = {}
+    for work in works:
+        if first.setdefault(work.id, work) is not work and not work.finished:
+            work.outcome = DUPLICATE
+    return list(first.values())
+
+
+def _flag(cursor: Any) -> bool:
+    row = cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+def _claimed(works: Sequence[Work], refused: set[UUID]) -> None:
+    for work in works:
+        if work.id in refused:
+            work.outcome = DUPLICATE
+        else:
+            work.claimed = True

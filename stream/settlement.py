@@ -1,0 +1,255 @@
+"""Settlement: what stands between the handlers and the commit. What was applied stays, what failed is written down.
+
+retry    the claim undone, a parked row with its due time, later events of its key behind it, a live head
+dead     the claim becomes the ledger's `dead`, a letter and its record for <group>.dlq; `on_dead` says whether
+         the key goes on or its row stays, held
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from stream.connection import HandlerConnection
+from stream.database import query
+from stream.errors import StopGroup
+from stream.failpoints import failpoint
+from stream.failures import failure_of
+from stream.handling import Handling
+from stream.health import Health
+from stream.keys import shown_key
+from stream.lanes import Run
+from stream.ledger import Ledger
+from stream.outbox import Outbox, Prepared
+from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, Outcome
+from stream.parking import Parking, Verdict
+from stream.policy import Dead, FailurePolicy, Retry
+from stream.work import Work, undone
+
+log = structlog.get_logger("stream.execution")
+
+
+class Uncounted(Exception):
+    """The try does not count: as if it had not been made."""
+
+
+class GroupHalted(Uncounted):
+    """The group is halted: nobody may die now."""
+
+
+class ProbeFailed(Uncounted):
+    """A probe showed that trying does not help yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """What becomes of a group's failed events, for one worker."""
+
+    parking: Parking
+    policy: FailurePolicy
+    health: Health
+    holds_dead: bool
+
+
+@dataclass(slots=True)
+class Settled:
+    """What a transaction decided; it holds once that is committed."""
+
+    works: Sequence[Work]
+    verdicts: list[Verdict] = field(default_factory=list)
+    outcomes: list[tuple[Work, Outcome]] = field(default_factory=list)
+
+    def reach(self, parked: str, buried: str, unparked: str) -> None:
+        """The failpoints of what this transaction does."""
+        if any(verdict.retry is not None for verdict in self.verdicts):
+            failpoint(f"fail.{parked}")
+        if any(verdict.retry is None for verdict in self.verdicts):
+            failpoint(f"fail.{buried}")
+        if any(work.row is not None and work.finished for work in self.works):
+            failpoint(f"fail.{unparked}")
+
+
+class Settlement:
+    """Settles the transactions of one worker. Without `failing`, failed events leave nothing behind."""
+
+    def __init__(self, ledger: Ledger, outbox: Outbox, failing: Failing | None) -> None:
+        self._ledger = ledger
+        self._outbox = outbox
+        self._failing = failing
+        self._run = Run([])
+
+    def begin_run(self, run: Run) -> None:
+        """All that is settled from now on is of this run."""
+        self._run = run
+
+    def worth_committing(self, works: Sequence[Work]) -> bool:
+        """Whether the transaction has anything to say."""
+        return any(
+            work.outcome is not DUPLICATE or work.row is not None
+            for work in works
+            if (work.claimed and work.finished) or work.outcome in (PARKED, DUPLICATE)
+        ) or (self._failing is not None and any(work.failed for work in works))
+
+    def settle(self, conn: HandlerConnection, handling: Handling, works: Sequence[Work]) -> Settled:
+        """Write it all, up to the commit. Emits come last: they take locks on their keys. Raises Uncounted."""
+        settled = Settled(works)
+        special = [work for work in works if work.outcome is not DONE or work.row is not None]
+        if special and self._failing is not None:
+            self._judge(conn, self._failing, special, settled)
+        given_up = {id(v.work) for v in settled.verdicts if v.retry is None}
+        unapplied = [
+            work.id
+            for work in special
+            if work.claimed and (work.outcome is NO_HANDLER or not work.finished) and id(work) not in given_up
+        ]
+        if unapplied:
+            self._ledger.unclaim(conn, unapplied)
+        if handling.skipped:
+            self._ledger.skip(conn, handling.skipped)
+        emitted = (
+            handling.emitted if self._ledger.epoch == 0 else []
+        )  # in a second run of history they were emitted
+        if special and self._failing is not None:
+            with conn.pipeline():
+                self._write_down(conn, self._failing.parking, special, settled, emitted)
+            settled.reach("parking", "burying", "unparking")
+        else:
+            self._outbox.write(conn, emitted)
+        return settled
+
+    def committed(self, settled: Settled) -> None:
+        """It holds: give works their outcome, and tell the group's health."""
+        for work, outcome in settled.outcomes:
+            work.outcome = outcome
+        done = sum(work.claimed and work.outcome is DONE for work in settled.works)
+        settled.reach("parked", "buried", "unparked")
+        undone(settled.works)  # committed: not this transaction's any more
+        if self._run.retry:
+            self._run.woken += [work.outcome for work in settled.works if work.outcome is not None]
+        if self._failing is None:
+            return
+        health = self._failing.health
+        for verdict in settled.verdicts:
+            self._log(verdict)
+            if verdict.retry is None and verdict.failure.deploy_fault:
+                health.died()
+            elif verdict.failure.kind == "unavailable":
+                health.unavailable(verdict.work.lane)
+        if done:
+            self._run.succeeded = True
+            health.succeeded(done)
+
+    def stop_group(self, error: StopGroup) -> None:
+        """A handler says that the group must stop: raises GroupHalted where there is something that halts."""
+        if self._failing is not None:
+            self._failing.health.halt(f"a handler stopped the group: {error}")
+            raise GroupHalted from error
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _judge(self, conn: HandlerConnection, failing: Failing, works: list[Work], settled: Settled) -> None:
+        verdicts = [self._verdict(failing, work) for work in works if work.failed]
+        if not verdicts:
+            return
+        if self._run.probe and any(verdict.retry for verdict in verdicts):
+            failure = verdicts[0].failure
+            log.info(
+                "probe.failed", group=self._ledger.group, error=f"{failure.error_class}: {failure.message}"
+            )
+            raise ProbeFailed
+        settled.verdicts = self._admitted(conn, failing, verdicts, settled.works)
+
+    @staticmethod
+    def _verdict(failing: Failing, work: Work) -> Verdict:
+        outcome = work.outcome
+        assert outcome is not None and outcome.error is not None and outcome.stage is not None
+        failure = failure_of(outcome.error, outcome.stage)
+        decided: Retry | Dead = failing.policy.decide(
+            failure.kind,
+            work.attempt,
+            0.0 if work.row is None else work.row.age_s,
+            random.random(),
+            retry_after=failure.retry_after,
+            over_budget=failure.kind in ("failure", "unavailable") and not failing.health.may_retry(),
+        )
+        return Verdict(work, failure, decided if isinstance(decided, Retry) else None)
+
+    @staticmethod
+    def _admitted(
+        conn: HandlerConnection, failing: Failing, verdicts: list[Verdict], works: Sequence[Work]
+    ) -> list[Verdict]:
+        """Of deaths in a row that a bad deploy may be to blame for, only so many: then the group halts."""
+        faults = [v for v in verdicts if v.retry is None and v.failure.deploy_fault]
+        if not faults:
+            return verdicts
+        if failing.health.halted:
+            raise GroupHalted
+        broken = failing.health.streak_broken() or any(work.outcome is DONE for work in works)
+        streak = failing.parking.streak(conn, broken=broken)
+        most = failing.policy.settings.halt_failures
+        if broken:
+            return verdicts
+        if streak >= most:
+            failing.health.halt(f"{streak} events of different keys in a row failed for good")
+            raise GroupHalted
+        refused = faults[most - streak :]
+        for verdict in refused:
+            verdict.work.outcome = UNRUN
+        return [verdict for verdict in verdicts if verdict not in refused]
+
+    def _write_down(
+        self,
+        conn: HandlerConnection,
+        parking: Parking,
+        works: list[Work],
+        settled: Settled,
+        emitted: Sequence[Prepared],
+    ) -> None:
+        """Parked rows and letters, emits, and live heads where the lowest row may have changed."""
+        holds = self._failing is not None and self._failing.holds_dead
+        verdicts = settled.verdicts
+        dead = [verdict for verdict in verdicts if verdict.retry is None]
+        stays = {v.work.lane for v in verdicts if v.retry is not None or holds}
+        fresh = {parking.lane_of(verdict.work) for verdict in verdicts if verdict.work.row is None}
+        gone = [work for work in works if work.row is not None and work.finished]
+        followers = [
+            work
+            for work in works
+            if work.row is None and (work.outcome is PARKED or (work.outcome is UNRUN and work.lane in stays))
+        ]
+        if fresh:
+            parking.lock(conn, fresh)
+        parking.follow(conn, followers)
+        parking.park(conn, verdicts)
+        parking.unpark(conn, gone)
+        moved = [*gone, *(verdict.work for verdict in verdicts)]
+        if moved:
+            keys = {work.record.key for work in moved} | {event.key for event in emitted}
+            conn.execute(query("lock_keys"), {"keys": list(keys)})
+        if dead:
+            parking.bury(conn, dead)
+        self._outbox.write(conn, emitted)
+        parking.leave_live_heads(conn, {parking.lane_of(work) for work in moved})
+        settled.outcomes = [(work, PARKED) for work in followers]
+        settled.outcomes += [(v.work, DEAD if v.retry is None else PARKED) for v in verdicts]
+
+    def _log(self, verdict: Verdict) -> None:
+        work, failure, retry = verdict.work, verdict.failure, verdict.retry
+        log.log(
+            40 if retry is None else 30,
+            "event.dead" if retry is None else "event.failed",
+            group=self._ledger.group,
+            event_id=str(work.id),
+            type=work.type,
+            key=(shown_key(work.record.key) or "")[:200],
+            position=work.record.position,
+            stage=failure.stage,
+            kind=failure.kind,
+            error=f"{failure.error_class}: {failure.message}",
+            attempt=work.attempt,
+            again_in_seconds=None if retry is None else round(retry.delay_s, 1),
+            stack=failure.stack if failure.stage == "handler" else None,
+        )

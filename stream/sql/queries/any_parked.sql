@@ -1,0 +1,1 @@
+select stream.anything_parked(%(group)s)

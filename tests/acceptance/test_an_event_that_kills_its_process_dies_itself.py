@@ -1,0 +1,63 @@
+"""Under a supervisor that only restarts: after the third death the event is a dead letter, and all others are applied."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stream.config import Config
+from tests.support.effects import Effects, consume, effect_project, migrate, shorten_session
+from tests.support.groups import publish
+from tests.support.processes import Command
+from tests.support.waiting import until
+
+KILLERS = {
+    "kills": "event.data['n'] == 666 and os.kill(os.getpid(), 9)",
+    "exhausts memory": "event.data['n'] == 666 and (_ for _ in ()).throw(MemoryError())",
+    "never returns": "event.data['n'] == 666 and time.sleep(3600)",
+}
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize("how", KILLERS)
+def test_after_the_third_death_the_event_is_dead_and_all_others_are_applied_once(
+    tmp_path: Path, environment: dict[str, str], config: Config, how: str, batch: int
+) -> None:
+    project = effect_project(tmp_path, before=KILLERS[how], timeout=1.0, batch=batch)
+    migrate(project, environment)
+    events = [(f"k{n % 10}", n) for n in range(60)]
+    events.insert(25, ("bad", 666))
+    events.append(("bad", 100))
+    publish(config, project, events)
+    effects = Effects(config.database_url)
+    deaths, command = 0, consume(project, environment)
+    shortened = False
+    deadline = time.monotonic() + 120
+    while effects.count() < 61:
+        assert time.monotonic() < deadline, (deaths, effects.count(), command.stderr[-2000:])
+        if not command.running:
+            assert command.wait() in ((-9,) if how == "kills" else (7,)), command.stderr[-2000:]
+            deaths += 1
+            command = consume(project, environment)
+        elif not shortened and "assigned" in command.stderr:
+            shorten_session(config)
+            shortened = True
+        time.sleep(0.05)
+    letters = effects.fetch("select kind, attempts, event_id from stream.dead_letter")
+    assert [kind for kind, *_ in letters] == ["crash"]
+    assert deaths == 3
+    assert sorted(n for numbers in effects.by_key().values() for n in numbers) == [*range(60), 100]
+    assert effects.fetch("select count(*) from stream.suspect") == [(0,)]
+    until(
+        lambda: (
+            command.running
+            and effects.fetch("select count(*) from stream.assignment where released_at is null")
+        )
+    )
+    assert isinstance(command, Command)
+    command.stop()
+    assert effects.fetch("select count(*) from stream.assignment where released_at is null") == [(0,)]
+    effects.close()
