@@ -117,7 +117,11 @@ def is_in_the_way(pid: int, program: str) -> bool:
 
     try:
         process = psutil.Process(pid)
-        return bool(process.name() != program or process.status() == psutil.STATUS_ZOMBIE)
+        if process.name() != program or process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        return not process.cmdline()  # it is dying: its memory is gone, its number not yet
+    except psutil.ZombieProcess:
+        return True
     except psutil.NoSuchProcess:
         return False
 
