@@ -119,18 +119,23 @@ class MailProvider:
         ready.set_result(None)
         await stopped.wait()
         self._stop = lambda: None
+        # A connection accepted while its server closes is never closed by asyncio: first accept no more, cut off
+        # what there is (after one turn of the loop all of it is in `_open`), then close.
+        for listener in server.sockets:
+            loop.remove_reader(listener.fileno())
+        await asyncio.sleep(0)
+        while self._open:
+            for connection in self._open:
+                if isinstance(connection.transport, asyncio.WriteTransport):
+                    connection.transport.abort()
+            await asyncio.sleep(0)
         server.close()
-        for connection in self._open:
-            if isinstance(connection.transport, asyncio.WriteTransport):
-                connection.transport.abort()
-        self._open.clear()
 
     def _connection(self) -> SMTP:
         options: dict[str, Any] = {"enable_SMTPUTF8": True, "hostname": "localhost"}
         if self._login is not None:
             options |= {"authenticator": self._allowed, "auth_require_tls": False}
-        self._open = {connection for connection in self._open if connection.transport is not None}
-        connection = SMTP(self, **options)
+        connection = _Connection(self, self._open, **options)
         self._open.add(connection)
         return connection
 
@@ -139,3 +144,15 @@ class MailProvider:
     ) -> AuthResult:
         given = (data.login.decode(), data.password.decode()) if isinstance(data, LoginPassword) else None
         return AuthResult(success=given == self._login, handled=False)
+
+
+class _Connection(SMTP):
+    """A client's connection, in `open` until its socket is closed: `stop` cuts off every one of them."""
+
+    def __init__(self, handler: MailProvider, open: set[SMTP], **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._open = open
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._open.discard(self)

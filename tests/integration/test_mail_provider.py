@@ -1,6 +1,9 @@
 """The demo's mail provider, over real SMTP."""
 
+import gc
 import smtplib
+import socket
+import warnings
 from email.message import EmailMessage
 
 import pytest
@@ -92,3 +95,20 @@ def test_it_knows_its_login() -> None:
 def test_a_port_that_is_taken_is_said() -> None:
     with MailProvider() as provider, pytest.raises(OSError, match="in use"):
         MailProvider(provider.port).start()
+
+
+def test_stopped_while_clients_come_it_leaves_no_socket_open() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
+        for _ in range(20):
+            provider = MailProvider()
+            provider.start()
+            clients = [socket.socket() for _ in range(5)]
+            for client in clients:
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", provider.port))
+            provider.stop()
+            for client in clients:
+                client.close()
+            gc.collect()
+    assert [str(warning.message) for warning in warned if "unclosed" in str(warning.message)] == []
