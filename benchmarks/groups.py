@@ -15,7 +15,9 @@ WARM = 600
 FREEZE_S = 5.0  # less than the groups' session timeout
 
 
-def drain(stage: Stage, count: int, *, group: str, raw: bool, processes: int = 1) -> Sample:
+def drain(
+    stage: Stage, count: int, *, group: str, raw: bool, processes: int = 1, raw_mode: str | None = None
+) -> Sample:
     """Events a second from a filled topic to the last effect.
 
     The start barrier: all processes have their partitions and have applied events; they are halted while the topic
@@ -23,7 +25,7 @@ def drain(stage: Stage, count: int, *, group: str, raw: bool, processes: int = 1
     """
     with stage.scene() as scene, ExitStack() as stack:
         events = stage.orders.placed(WARM + count, keys=(WARM + count) // 4)
-        members = [start(scene, group, raw=raw) for _ in range(processes)]
+        members = [start(scene, group, raw=raw, raw_mode=raw_mode) for _ in range(processes)]
         for member in members:
             stack.callback(member.kill)
         name = f"raw-{group}" if raw else group
@@ -59,9 +61,9 @@ def drain(stage: Stage, count: int, *, group: str, raw: bool, processes: int = 1
         return Sample(count / seconds, cost)
 
 
-def start(scene: Scene, group: str, *, raw: bool) -> Process:
+def start(scene: Scene, group: str, *, raw: bool, raw_mode: str | None = None) -> Process:
     if raw:
-        return Process.raw(scene, "raw_group", group.rstrip("0123456789"), f"raw-{group}")
+        return Process.raw(scene, "raw_group", raw_mode or group.rstrip("0123456789"), f"raw-{group}")
     return Process.stream(scene, "consume", "--group", group)
 
 

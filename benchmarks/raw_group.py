@@ -1,6 +1,7 @@
 """The raw consumers: what a careful hand writes without a framework, with the same SQL as the group it stands beside.
 
-    rows    500 events a transaction: one claim of them all, one pipelined statement an event
+    rows    500 events a transaction: one claim of them all, then event by event: decode, one pipelined statement
+    ahead   the same, but all are decoded before the first statement: statements close together are cheaper
     sets    500 events a transaction: claim and effects in one statement
     single  one event, one transaction
 
@@ -14,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
 
@@ -69,6 +70,7 @@ class Raw:
         self._consumer.subscribe([prefix + "orders"])
         self._apply: Callable[[list[Message]], None] = {
             "rows": self._rows,
+            "ahead": self._ahead,
             "sets": self._sets,
             "single": self._single,
         }[mode]
@@ -100,18 +102,27 @@ class Raw:
         consumer.close()
 
     def _rows(self, messages: list[Message]) -> None:
+        self._execute(self._effect(message) for message in self._claimed(messages))
+
+    def _ahead(self, messages: list[Message]) -> None:
+        self._execute([self._effect(message) for message in self._claimed(messages)])
+
+    def _claimed(self, messages: list[Message]) -> Iterable[Message]:
+        """Begin, and claim; returns what was not claimed before."""
         batch = {event_id(message): message for message in messages}
-        conn, cursor = self._conn, self._cursor
-        with conn.pipeline():
-            conn.execute("begin")
-            claimed = conn.execute(CLAIM, [self._group, literal(sorted(batch))])
-        if claimed.rowcount < len(batch):
-            new = {id for (id,) in claimed}
-            batch = {id: message for id, message in batch.items() if id in new}
-        with conn.pipeline():
-            for message in batch.values():
-                cursor.execute(INSERT, self._effect(message))
-            cursor.execute("commit")
+        with self._conn.pipeline():
+            self._conn.execute("begin")
+            claimed = self._conn.execute(CLAIM, [self._group, literal(sorted(batch))])
+        if claimed.rowcount == len(batch):
+            return batch.values()
+        new = {id for (id,) in claimed}
+        return [message for id, message in batch.items() if id in new]
+
+    def _execute(self, effects: Iterable[tuple[Any, ...]]) -> None:
+        with self._conn.pipeline():
+            for row in effects:
+                self._cursor.execute(INSERT, row)
+            self._cursor.execute("commit")
 
     def _sets(self, messages: list[Message]) -> None:
         batch = {event_id(message): message for message in messages}

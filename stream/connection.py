@@ -16,6 +16,8 @@ from stream.errors import GroupError
 
 Row = tuple[Any, ...]
 
+GATHER = 32  # statements: the server works on some while handlers make the next
+
 
 class HandlerConnection(psycopg.Connection[Row]):
     """Counts what is sent through it; while a handler runs, it refuses to end the transaction.
@@ -36,6 +38,8 @@ class HandlerConnection(psycopg.Connection[Row]):
     @contextmanager
     def pipeline(self) -> Iterator[psycopg.Pipeline]:
         outer = self.open_pipeline
+        if self._pipeline is None:
+            self._pipeline = GatheringPipeline(self)
         try:
             with super().pipeline() as self.open_pipeline:
                 yield self.open_pipeline
@@ -125,6 +129,29 @@ class HandlerConnection(psycopg.Connection[Row]):
     def left_open(self) -> bool:
         """Whether a statement was begun and not ended: a COPY that was never left."""
         return self.open_pipeline is None and self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE
+
+
+class GatheringPipeline(psycopg.Pipeline):
+    """A pipeline that talks to the server for many statements at a time.
+
+    psycopg's own gives each statement a system call to send it and two to look for answers, which is more than the
+    statement itself costs; and each lets another thread take the interpreter.
+    """
+
+    _gathered = 0
+
+    def _communicate_gen(self) -> PQGen[None]:
+        queue = self.command_queue
+        while queue:
+            queue.popleft()()  # into libpq's buffer, which sends by itself what is more than 64 kB
+        self._gathered += 1
+        if self._gathered >= GATHER:
+            self._gathered = 0
+            yield from super()._communicate_gen()
+
+    def _enqueue_sync(self) -> None:
+        super()._enqueue_sync()
+        self._gathered = GATHER  # somebody waits for the answers
 
 
 class _Held:

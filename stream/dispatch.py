@@ -12,6 +12,8 @@ from stream.policy import ramp
 from stream.suspects import TOGETHER, Suspects
 from stream.workers import Flight, Workers
 
+WAITING = 0.75  # a worker that waits for more of its time than this leaves the interpreter to another
+
 
 class Dispatch:
     """Starts runs of one group, for as long as workers are idle. Owned by the processor's thread.
@@ -58,8 +60,9 @@ class Dispatch:
     def _next_run(self) -> Run | None:
         """A run of retries, as long as they do not take all the workers; else of fresh records.
 
-        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way; then
-        only a full one is worth a second worker, and a third never: they would wait for each other's interpreter.
+        With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
+        worker is worth it for a full run, where runs wait for the database; where they compute, and for a third, they
+        would wait for each other's interpreter, and both be slower.
         """
         limit = self._after_outage(self._most)
         if limit == 0:
@@ -70,11 +73,14 @@ class Dispatch:
         run = None
         if self._lanes.retries and 2 * retries < self._workers.count:
             run = self._lanes.take_retries(limit)
-        elif self._group.batch == 1 or not fresh or (fresh == 1 and self._lanes.startable >= limit):
+        elif self._group.batch == 1 or not fresh or (fresh == 1 and self._worth_a_second(limit)):
             run = self._lanes.take(limit)
         if run is not None and self._ramp_from is not None:
             self._ramp_started += len(run.records)
         return run
+
+    def _worth_a_second(self, limit: int) -> bool:
+        return self._workers.waited > WAITING and self._lanes.startable >= limit
 
     def _after_outage(self, limit: int) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""

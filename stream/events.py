@@ -133,6 +133,8 @@ def parsed_time(text: str | None, timestamp_ms: int) -> datetime:
     if text is not None:
         try:
             time = datetime.fromisoformat(text)
+            if time.tzinfo is UTC:  # as the relay writes it
+                return time
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
         except (ValueError, OverflowError):
             pass

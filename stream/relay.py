@@ -33,6 +33,8 @@ from stream.unpublished import Unpublished
 log = structlog.get_logger("stream.relay")
 
 SERVE_S = 0.05  # one pass waits this long for acknowledgements, then looks at the other topics again
+ACKNOWLEDGED_S = 0.01  # the client waits no longer than until the first report
+SHORTEST_WAIT_S = 0.001  # the client waits for whole milliseconds: less is a loop without a pause
 REPORT_SICK_EVERY_S = 1.0
 BUSY_S = 0.1  # after work, look again every millisecond for so long
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.02
@@ -188,12 +190,12 @@ class Relay:
         deadline = time.monotonic() + SERVE_S
         moving = list(self._publishers.values())
         while moving:
-            wait = 0.0005 if len(moving) == 1 else 0.0
+            wait = ACKNOWLEDGED_S if len(moving) == 1 else 0.0
             moving = [publisher for publisher in moving if publisher.serve(wait)]
             if time.monotonic() > deadline:
                 return
             if len(moving) > 1:
-                moving[0].serve(0.0005)
+                moving[0].serve(SHORTEST_WAIT_S)
 
     def _settle(self, session: ShardSession) -> tuple[int, int]:
         """Delete exactly what was acknowledged; set the rejected rows aside."""

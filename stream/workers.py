@@ -30,10 +30,12 @@ class Flight:
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """A flight's end: its outcomes, or the error that ends the group."""
+    """A flight's end: its outcomes, or the error that ends the group. `waited`: the share of its time that its worker
+    did not compute, from 0 to 1."""
 
     flight: Flight
     outcomes: list[Outcome]
+    waited: float
     error: BaseException | None = None
 
 
@@ -43,6 +45,7 @@ class Workers:
     def __init__(self, count: int, name: str, make: Callable[[str], Execution]) -> None:
         self.flights: set[Flight] = set()
         self.count = count
+        self.waited = 0.0  # of the last run that landed
         self._departures: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         self._landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
         self._threads = [
@@ -71,6 +74,7 @@ class Workers:
                 return
             timeout = 0
             self.flights.discard(landing.flight)
+            self.waited = landing.waited
             yield landing
 
     def close(self, deadline: float) -> None:
@@ -82,10 +86,13 @@ class Workers:
 
     def _work(self, execution: Execution) -> None:
         while (flight := self._departures.get()) is not None:
+            outcomes: list[Outcome] = []
+            failure: BaseException | None = None
+            begun, computed = time.monotonic(), time.thread_time()
             try:
                 outcomes = execution.run(flight.run, flight.is_abandoned)
             except BaseException as error:  # noqa: BLE001  # the processor's thread raises it
-                self._landings.put(Landing(flight, [], error))
-            else:
-                self._landings.put(Landing(flight, outcomes))
+                failure = error
+            took, computed = time.monotonic() - begun, time.thread_time() - computed
+            self._landings.put(Landing(flight, outcomes, 1 - computed / took if took > 0 else 0.0, failure))
         execution.close()

@@ -6,6 +6,7 @@ the Avro body. Records of older versions are brought up to the latest of their n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from decimal import Context, Decimal
 from functools import lru_cache
@@ -183,23 +184,30 @@ class _StrictBytes(BytesIO):
 # fastavro rounds a decimal of too many digits to another number, and takes a minute over 900 kB of them.
 _CHECKED_DECIMAL = "stream-decimal"
 _EXACT = Context(prec=MAX_PRECISION)
+_SHORT = 16  # bytes of a decimal worth remembering
 
 
-def _read_decimal(data: bytes, written: Any = None, wanted: Any = None) -> Decimal:
-    unscaled = int.from_bytes(data, "big", signed=True)
-    limit, unit = _decimal(written["precision"], written.get("scale", 0))
-    if not -limit < unscaled < limit:
-        raise ValueError(f"a decimal of more than {written['precision']} digits")
-    return _EXACT.multiply(unscaled, unit)
+def _decimal_reader(precision: int, scale: int) -> Callable[..., Decimal]:
+    """Reads decimals of one type. Prices come again and again, so it remembers a few thousand short ones."""
+    limit, unit = 10**precision, Decimal(1).scaleb(-scale, _EXACT)
+
+    def read(data: bytes) -> Decimal:
+        unscaled = int.from_bytes(data, "big", signed=True)
+        if not -limit < unscaled < limit:
+            raise ValueError(f"a decimal of more than {precision} digits")
+        return _EXACT.multiply(unscaled, unit)
+
+    remembered = lru_cache(maxsize=4096)(read)
+    # fastavro gives the schemas of both sides, too
+    return lambda data, *_: remembered(data) if len(data) <= _SHORT else read(data)
 
 
 @lru_cache
-def _decimal(precision: int, scale: int) -> tuple[int, Decimal]:
-    return 10**precision, Decimal(1).scaleb(-scale, _EXACT)
-
-
-for _base in ("bytes", "fixed"):
-    LOGICAL_READERS[f"{_base}-{_CHECKED_DECIMAL}"] = _read_decimal
+def _checked_decimal(kind: str, precision: int, scale: int) -> str:
+    """The logical type that has its reader: one for each precision and scale."""
+    name = f"{_CHECKED_DECIMAL}-{precision}-{scale}"
+    LOGICAL_READERS[f"{kind}-{name}"] = _decimal_reader(precision, scale)
+    return name
 
 
 def _readable(schema: Schema) -> Any:
@@ -228,7 +236,7 @@ def _with_checked_decimals(definition: Any) -> Any:
         key: item if key == "default" else _with_checked_decimals(item) for key, item in definition.items()
     }
     if copy.get("logicalType") == "decimal":
-        copy["logicalType"] = _CHECKED_DECIMAL
+        copy["logicalType"] = _checked_decimal(copy["type"], copy["precision"], copy.get("scale", 0))
     return copy
 
 
