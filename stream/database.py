@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, LiteralString, TypeVar, overload
@@ -179,3 +179,17 @@ def is_infrastructure(error: psycopg.Error) -> bool:
     if error.sqlstate == _LIMIT_OF_THE_CALLER:
         return False
     return error.sqlstate[:2] in _INFRASTRUCTURE_CLASSES or error.sqlstate in _INFRASTRUCTURE_CODES
+
+
+def int_array(numbers: Iterable[int]) -> str:
+    """An array literal: many times cheaper to make than a list, whose every element psycopg looks at."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def text_array(texts: Iterable[str]) -> str:
+    """As `int_array`, of texts."""
+    return "{" + ",".join([_quoted(text) for text in texts]) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

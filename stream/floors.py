@@ -9,7 +9,7 @@ up to L. A lock's number names its shard, so a long transaction holds up the flo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 
 SHARDS = 64
 Holder = tuple[str, int]  # a virtual transaction, and the shard of one of its locks
@@ -43,6 +43,47 @@ class Floors:
     def settled_in(self, shards: Collection[int]) -> int:
         """What is settled in all of these shards."""
         return min((self.settled[shard] for shard in shards), default=0)
+
+
+class Tally:
+    """Whether any row can be left: an id is taken once, so when as many are gone as were taken, none is.
+
+    Spares the reads that would find nothing after each few rows. Ids whose transaction was rolled back, or of another
+    relay's shards, are never gone from here: then `settled_at` is the way.
+    """
+
+    MOST = 1000  # ids remembered above the lowest that is missing
+
+    def __init__(self) -> None:
+        self._base = -1  # all ids up to it are gone, or never will be there
+        self._gone: set[int] = set()
+
+    def gone(self, ids: Iterable[int]) -> None:
+        """These rows were deleted."""
+        self._gone.update(ids)
+        if len(self._gone) > self.MOST:
+            self._gone.clear()
+
+    def settled_at(self, last: int) -> None:
+        """No row was there, and none with an id up to `last` can come."""
+        self._base = max(self._base, last)
+        self._gone = {id for id in self._gone if id > self._base}
+
+    def is_complete(self, last: int) -> bool:
+        """Whether all ids up to `last` are gone."""
+        if last < self._base:  # the sequence was set back: nothing is known any more
+            self._base = -1
+            self._gone.clear()
+        if not self.lacks(last):
+            self.settled_at(last)
+        return self._base >= last
+
+    def lacks(self, last: int, present: Iterable[int] = ()) -> bool:
+        """Whether an id up to `last` is neither gone nor `present`: its row may be anywhere, or still come."""
+        wanted = last - self._base
+        if wanted > self.MOST:
+            return True
+        return sum(self._base < id <= last for id in self._gone.union(present)) < wanted
 
 
 class ReadFrom:

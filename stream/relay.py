@@ -19,7 +19,7 @@ import psycopg
 import structlog
 
 from stream.config import Config
-from stream.database import query
+from stream.database import int_array, query, text_array
 from stream.errors import Unreachable
 from stream.failpoints import failpoint
 from stream.floors import SHARDS
@@ -169,7 +169,7 @@ class Relay:
 
     def _probe(self, session: ShardSession) -> tuple[int, bool]:
         """The last id taken, and whether rows are due. The only query of an idle pass."""
-        arguments = {"shards": list(session.owned), "floor": self._promotion.floor}
+        arguments = {"shards": int_array(session.owned), "floor": self._promotion.floor}
         [(last_id, now_us, first_due_us)] = session.connection.execute(query("probe"), arguments).fetchall()
         self._promotion.learn(session, now_us, first_due_us)
         return last_id, first_due_us is not None
@@ -183,6 +183,7 @@ class Relay:
             self._publishers[topic].offer(rows)
         if by_topic:
             failpoint("relay.produced")
+        self._unpublished.look_at_locks(session, last_id)
         return sum(map(len, by_topic.values()))
 
     def _serve(self) -> None:
@@ -203,7 +204,7 @@ class Relay:
         rejected = [entry for publisher in self._publishers.values() for entry in publisher.rejected]
         if acknowledged:
             failpoint("relay.acknowledged")
-            session.connection.execute(query("delete_outbox"), _columns(acknowledged), binary=True)
+            session.connection.execute(query("delete_outbox"), _columns(acknowledged))
             failpoint("relay.deleted")
         if rejected:
             failpoint("relay.rejecting")
@@ -214,6 +215,8 @@ class Relay:
             for row, _, _ in rejected:
                 self._rejected[row.topic] = self._rejected.get(row.topic, 0) + 1
         if acknowledged or rejected:
+            self._unpublished.gone(acknowledged)
+            self._unpublished.gone(row for row, _, _ in rejected)
             for publisher in self._publishers.values():
                 publisher.settled()
         return len(acknowledged), len(rejected)
@@ -294,7 +297,7 @@ class Relay:
 
 def _columns(rows: list[Row]) -> dict[str, Any]:
     return {
-        "topics": [row.topic for row in rows],
-        "shards": [row.shard for row in rows],
-        "ids": [row.id for row in rows],
+        "topics": text_array(row.topic for row in rows),
+        "shards": int_array(row.shard for row in rows),
+        "ids": int_array(row.id for row in rows),
     }

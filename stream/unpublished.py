@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from stream.database import LOCK_APPEND, query
+from stream.database import LOCK_APPEND, int_array, query, text_array
 from stream.failpoints import failpoint
-from stream.floors import Floors, ReadFrom
+from stream.floors import Floors, ReadFrom, Tally
 from stream.publisher import Publisher
 from stream.rows import Row
 from stream.shards import ShardSession
@@ -23,6 +23,7 @@ MOST_ROWS_A_READ = 6000
 MOST_BYTES_A_READ = 8 * 1024 * 1024
 LOOK_AT_LOCKS_EVERY_S = 0.1
 DISCOVER_TOPICS_EVERY_S = 1.0
+LIVELY_S = 1.0  # a topic with rows a moment ago is read before the others
 
 Pair = tuple[str, int]  # topic and shard
 Queued = dict[Pair, set[bytes]]
@@ -35,16 +36,21 @@ class Unpublished:
         self._ids = Floors()
         self._places: dict[Pair, ReadFrom] = {}
         self._limits: dict[Pair, int] = {}
-        self._quiet_at: int | None = None
-        self._next_look = 0.0
+        self._tally = Tally()
+        self._last_rows: dict[str, float] = {}  # topic -> when a read last found rows of it
+        self._next_look = self._soonest_look = 0.0
         self._next_discovery = 0.0
 
     def shards_changed(self) -> None:
-        self._quiet_at = None
+        self._tally = Tally()
+
+    def gone(self, rows: Iterable[Row]) -> None:
+        """These were deleted from the table."""
+        self._tally.gone(row.id for row in rows)
 
     def is_quiet(self, last_id: int) -> bool:
-        """Whether everything up to this id was seen to be gone, and so there is nothing to read."""
-        return self._quiet_at == last_id
+        """Whether everything up to this id is known to be gone, and so there is nothing to read."""
+        return self._tally.is_complete(last_id)
 
     def read(
         self, session: ShardSession, last_id: int, publishers: Mapping[str, Publisher]
@@ -53,9 +59,29 @@ class Unpublished:
 
         `last_id` was read from the sequence before this call.
         """
-        self._look_at_locks(session, last_id)
-        settled = list(self._ids.settled)
         wanting = {topic: publisher for topic, publisher in publishers.items() if publisher.wants_rows()}
+        # Where the few rows that are new have all been found, the other topics need not be read.
+        lively = time.monotonic() - LIVELY_S
+        first = {topic: p for topic, p in wanting.items() if self._last_rows.get(topic, 0.0) > lively}
+        rows, known = self._read_some(session, first)
+        if first and not self._tally.lacks(last_id, [*known, *(row.id for row in rows)]):
+            return _by_topic(rows), set()
+        more, also_known = self._read_some(session, {t: p for t, p in wanting.items() if t not in first})
+        rows, known = rows + more, known + also_known
+        found_none = not rows and not known and len(wanting) == len(publishers)
+        new = self._discover(session, publishers.keys(), now_please=found_none)
+        if found_none and not new:
+            if self._ids.settled_in(session.owned) >= last_id:
+                self._tally.settled_at(last_id)
+            else:
+                self._next_look = self._soonest_look
+        return _by_topic(rows), new
+
+    def _read_some(
+        self, session: ShardSession, wanting: Mapping[str, Publisher]
+    ) -> tuple[list[Row], list[int]]:
+        """Rows of these topics in id order, and the ids in memory, which were left out."""
+        settled = list(self._ids.settled)
         queued = {
             (topic, shard): keys
             for topic, publisher in wanting.items()
@@ -65,15 +91,9 @@ class Unpublished:
         limits = self._chosen_limits(session, wanting, queued)
         rows, complete = self._fetch(session, limits, known, queued)
         failpoint("relay.read")
-        by_topic: dict[str, list[Row]] = {}
-        for row in rows:
-            by_topic.setdefault(row.topic, []).append(row)
         self._learn(limits, rows, complete, settled, wanting, queued)
-        found_none = not rows and not known and len(wanting) == len(publishers)
-        new = self._discover(session, publishers.keys(), now_please=found_none)
-        if found_none and not new and self._ids.settled_in(session.owned) >= last_id:
-            self._quiet_at = last_id
-        return by_topic, new
+        self._last_rows.update(dict.fromkeys((row.topic for row in rows), time.monotonic()))
+        return rows, known
 
     def _chosen_limits(
         self, session: ShardSession, wanting: Mapping[str, Publisher], queued: Queued
@@ -95,12 +115,13 @@ class Unpublished:
         cursor = session.connection.execute(
             query("read_outbox"),
             {
-                "topics": [topic for topic, _ in limits],
-                "shards": [shard for _, shard in limits],
-                "floors": [self._place(pair).begin(queued.get(pair, set())) for pair in limits],
-                "limits": list(limits.values()),
-                "known": known,
-                "left_out": [_array_literal(queued.get(pair, ())) for pair in limits],
+                "topics": text_array(topic for topic, _ in limits),
+                "shards": int_array(shard for _, shard in limits),
+                "floors": int_array(self._place(pair).begin(queued.get(pair, set())) for pair in limits),
+                "limits": int_array(limits.values()),
+                "known": int_array(known),
+                # An array of arrays of different lengths is none in PostgreSQL.
+                "left_out": text_array(_keys(queued.get(pair, ())) for pair in limits),
                 "bytes": MOST_BYTES_A_READ,
             },
             # `<> all($1)` is hashed for a constant only: a prepared plan is ten times slower with ids in memory.
@@ -158,15 +179,17 @@ class Unpublished:
             place = self._places[pair] = ReadFrom()
         return place
 
-    def _look_at_locks(self, session: ShardSession, last_id: int) -> None:
-        """Who holds append locks, after `last_id` was read. Less often where a huge transaction makes it slow."""
+    def look_at_locks(self, session: ShardSession, last_id: int) -> None:
+        """Who holds append locks, after `last_id` was read: what is settled, for the reads that come. Less often where
+        a huge transaction makes it slow."""
         begun = time.monotonic()
         if begun < self._next_look:
             return
         cursor = session.connection.execute(query("append_lock_holders"), {"append_class": LOCK_APPEND})
         self._ids.observe(last_id, cursor.fetchall())
         now = time.monotonic()
-        self._next_look = now + max(LOOK_AT_LOCKS_EVERY_S, 10 * (now - begun))
+        self._soonest_look = now + 10 * (now - begun)
+        self._next_look = max(now + LOOK_AT_LOCKS_EVERY_S, self._soonest_look)
 
     def _discover(self, session: ShardSession, topics: Iterable[str], *, now_please: bool) -> set[str]:
         """Topics with rows that nobody declared: retries, another project."""
@@ -178,6 +201,12 @@ class Unpublished:
         return {topic for (topic,) in cursor}
 
 
-def _array_literal(keys: Iterable[bytes]) -> str:
-    """An array of arrays of different lengths is none in PostgreSQL."""
-    return "{" + ",".join(f'"\\\\x{key.hex()}"' for key in keys) + "}"
+def _by_topic(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    by_topic: dict[str, list[Row]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row)
+    return by_topic
+
+
+def _keys(keys: Iterable[bytes]) -> str:
+    return text_array(f"\\x{key.hex()}" for key in keys)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.floors import SHARDS, Floors, ReadFrom
+from stream.floors import SHARDS, Floors, ReadFrom, Tally
 
 SHARD = 7
 
@@ -176,3 +176,70 @@ def test_whatever_commits_when_every_row_is_read_and_each_key_in_order(
         publish(slow_first)
     for ids in done.values():
         assert ids == sorted(ids)
+
+
+def test_a_tally_is_complete_once_as_many_rows_are_gone_as_ids_were_taken() -> None:
+    tally = Tally()
+    assert not tally.is_complete(0), "nobody has looked yet"
+    tally.settled_at(10)
+    assert tally.is_complete(10)
+    assert tally.lacks(12)
+    assert not tally.lacks(12, present=[11, 12, 13])
+    tally.gone([12])
+    assert tally.lacks(12)
+    assert not tally.lacks(12, present=[11])
+    assert not tally.is_complete(12)
+    tally.gone([11])
+    assert tally.is_complete(12)
+    assert not tally.is_complete(13)
+
+
+def test_a_tally_knows_nothing_once_the_sequence_was_set_back() -> None:
+    tally = Tally()
+    tally.settled_at(100)
+    assert not tally.is_complete(7)
+    tally.settled_at(7)
+    assert tally.is_complete(7)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("take"), st.integers(1, 5)),
+            st.tuples(st.just("commit"), st.integers(0, 9)),
+            st.tuples(st.just("roll back"), st.integers(0, 9)),
+            st.tuples(st.just("delete"), st.integers(0, 9)),
+            st.tuples(st.just("look"), st.just(0)),
+        ),
+        max_size=60,
+    )
+)
+def test_a_complete_tally_leaves_no_row_in_the_table_and_none_to_come(steps: list[tuple[str, int]]) -> None:
+    tally, last = Tally(), 0
+    open_ids: list[int] = []
+    table: list[int] = []
+    for step, n in steps:
+        if step == "take":
+            open_ids += range(last + 1, last + 1 + n)
+            last += n
+        elif step in ("commit", "roll back") and open_ids:
+            id = open_ids.pop(n % len(open_ids))
+            if step == "commit":
+                table.append(id)
+        elif step == "delete" and table:
+            tally.gone([table.pop(n % len(table))])
+        elif step == "look" and not table and not open_ids:
+            tally.settled_at(last)
+        if tally.is_complete(last):
+            assert not table and not open_ids
+        if not tally.lacks(last, present=table):
+            assert not open_ids
+
+
+def test_a_tally_forgets_rather_than_grows() -> None:
+    tally = Tally()
+    tally.settled_at(0)
+    tally.gone(range(2, 2 + 3 * Tally.MOST))
+    assert not tally.is_complete(10)
+    tally.settled_at(1)
+    assert not tally.is_complete(10), "what it forgot it does not know"
