@@ -82,7 +82,11 @@ def contests(stage: Stage, size: Size) -> dict[str, list[Contest]]:
         "rows": [
             against_raw(
                 "batch=500, a statement an event", partial(applied, size.batch, group="rows"), floor=0.8
-            )
+            ),
+            against_raw(
+                "the same, raw decodes all first",
+                partial(applied, size.batch, group="rows", raw_mode="ahead"),
+            ),
         ],
         "sets": [against_raw("batch=500, set-based", partial(applied, size.batch, group="sets"), floor=0.8)],
         "single": [

@@ -32,7 +32,7 @@ def _watch() -> None:
 
 
 if __name__ == "__main__":
-    from stream.cli import main
+    from stream.__main__ import main
 
     tie()
-    main(prog_name="stream")
+    main()

@@ -128,6 +128,25 @@ def test_the_first_signal_drains_and_ends_with_0(
     assert len(published) + left == 2000, "what was acknowledged is deleted, what was not sent is left"
 
 
+@pytest.mark.parametrize("library", ["python", "psycopg", "confluent_kafka", "fastavro"])
+def test_a_signal_while_the_command_is_loaded_ends_with_0(
+    project: Project, environment: dict[str, str], library: str
+) -> None:
+    relay = Command("relay", env=environment, cwd=project.root)
+    maps = Path(f"/proc/{relay.pid}/maps")
+    if library == "python":  # as soon as it has a handler
+        until(lambda: int(_status(relay.pid)["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
+    else:
+        until(lambda: library in maps.read_text())
+    relay.send(signal.SIGTERM)
+    assert relay.wait(10) == 0
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
 @pytest.mark.parametrize("silent", ["KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"])
 def test_a_signal_during_the_start_ends_with_0(
     project: Project, environment: dict[str, str], config: Config, silent: str
