@@ -80,7 +80,7 @@ class Assignment:
         if unmet:
             self._begin(unmet, bounds)
         limit = self.patiently(lambda: admin.most_record_bytes(self._config, self._failing_topics))
-        self.patiently(lambda: self._state.set_record_limit(limit))
+        self.patiently(lambda: self._state.set_limits(limit, self._config.retries.nudge_first_s))
         return {partition: high for partition, (_, high) in bounds.items()}
 
     def open(self, partitions: list[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:

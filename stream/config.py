@@ -57,6 +57,9 @@ class RetrySettings:
     halt_window: int = 100
     halt_ratio: float = 0.5
     halt_probe_s: float = 60.0
+    nudge_first_s: float = (
+        60.0  # a retry overdue for so long is called again, then after twice as long, and so on
+    )
     nudge_most_s: float = 3600.0
     crashes: int = 3
 

@@ -12,34 +12,28 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import psycopg
 import structlog
 
 from stream import database
 from stream.config import RetrySettings
 from stream.database import Connection, query
-from stream.errors import Unreachable
 from stream.health import Health
 from stream.policy import Hold, winner
 
 log = structlog.get_logger("stream.control")
 
 TICK_S = 1.0
-NUDGE_EVERY_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What holds the group, by what the database said last."""
+    """What holds the group, by what the database said last: reasons, and which of them wins (`hold`)."""
 
     halted: str | None = None
     paused: bool = False
     open: str | None = None
     streak: bool = False  # something died that a success would end a streak with
-
-    @property
-    def hold(self) -> Hold | None:
-        return winner(halted=self.halted is not None, paused=self.paused, breaker_open=self.open is not None)
+    hold: Hold | None = None
 
 
 class Control:
@@ -64,7 +58,7 @@ class Control:
         self._settings = settings
         self._progress = progress
         self._said: str | None = None  # of the progress, in the database
-        self._tick_s = min(TICK_S, settings.probe_first_s / 2)
+        self._tick_s = max(0.01, min(TICK_S, settings.probe_first_s / 2))
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._probe_wanted = False
@@ -74,7 +68,8 @@ class Control:
         self._to_open: str | None = None  # reasons not yet written down
         self._to_halt: str | None = None
         self._successes = 0
-        self._nudge_at = time.monotonic() + NUDGE_EVERY_S
+        self._nudge_every_s = settings.nudge_first_s / 4
+        self._nudge_at = time.monotonic() + self._nudge_every_s
         self._thread = threading.Thread(target=self._run, name=f"{worker}-control", daemon=True)
 
     def start(self) -> None:
@@ -133,8 +128,8 @@ class Control:
             try:
                 connection = connection or self._connect()
                 self._tick(connection)
-            except (psycopg.Error, Unreachable) as error:
-                log.warning("control.waiting", group=self._group, error=str(error))
+            except Exception as error:  # noqa: BLE001  # without this thread the group would know of no hold
+                log.warning("control.waiting", group=self._group, error=f"{type(error).__name__}: {error}")
                 if connection is not None:
                     connection.close()
                 connection = None
@@ -188,22 +183,18 @@ class Control:
 
     def _read(self, connection: Connection) -> None:
         row = connection.execute(query("standing"), {"group": self._group}).fetchone()
-        halted, reason, paused, is_open, breaker_reason, streak = row or (
-            False,
-            None,
-            False,
-            False,
-            None,
-            False,
-        )
-        before = self.standing
-        self.standing = Standing(
-            (reason or "halted") if halted else None,
-            bool(paused),
-            (breaker_reason or "open") if is_open else None,
-            streak,
-        )
-        self._health.halted = halted
+        before, standing = self.standing, Standing()
+        if row is not None:
+            halted, reason, paused, is_open, breaker_reason, streak = row
+            standing = Standing(
+                (reason or "halted") if halted else None,
+                bool(paused),
+                (breaker_reason or "open") if is_open else None,
+                streak,
+                winner(halted=halted, paused=bool(paused), breaker_open=is_open),
+            )
+        self.standing = standing
+        self._health.halted = standing.halted is not None
         self._to_open = self._to_halt = None  # written down, and read back
         if before.open is not None and self.standing.open is None:
             self.recovered_at = time.monotonic()
@@ -226,12 +217,9 @@ class Control:
             self._said = progress
 
     def _nudge(self, connection: Connection) -> None:
-        self._nudge_at = time.monotonic() + NUDGE_EVERY_S
-        arguments = {
-            "group": self._group,
-            "first_s": 60.0,
-            "most_s": self._settings.nudge_most_s,
-        }
+        self._nudge_at = time.monotonic() + self._nudge_every_s
+        settings = self._settings
+        arguments = {"group": self._group, "first_s": settings.nudge_first_s, "most_s": settings.nudge_most_s}
         row = connection.execute(query("nudge"), arguments).fetchone()
         if row is not None and row[0]:
             log.warning(

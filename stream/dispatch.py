@@ -48,7 +48,7 @@ class Dispatch:
         if self._control.hold is not None:
             self._probe(generation)
             return
-        if self._suspects.partitions:
+        if self._suspects:
             self._start_suspects(generation)
             return
         while self._workers.idle:
@@ -67,20 +67,21 @@ class Dispatch:
         limit = self._after_outage(self._most)
         if limit == 0:
             return None
-        flights = self._workers.flights
-        retries = sum(flight.run.retry for flight in flights)
-        fresh = len(flights) - retries
         run = None
-        if self._lanes.retries and 2 * retries < self._workers.count:
+        if self._lanes.retries and 2 * self._retrying() < self._workers.count:
             run = self._lanes.take_retries(limit)
-        elif self._group.batch == 1 or not fresh or (fresh == 1 and self._worth_a_second(limit)):
+        elif self._group.batch == 1 or self._may_start_another(limit):
             run = self._lanes.take(limit)
         if run is not None and self._ramp_from is not None:
             self._ramp_started += len(run.records)
         return run
 
-    def _worth_a_second(self, limit: int) -> bool:
-        return self._workers.waited > WAITING and self._lanes.startable >= limit
+    def _retrying(self) -> int:
+        return sum(flight.run.retry for flight in self._workers.flights)
+
+    def _may_start_another(self, limit: int) -> bool:
+        fresh = len(self._workers.flights) - self._retrying()
+        return not fresh or (fresh == 1 and self._workers.waited > WAITING and self._lanes.startable >= limit)
 
     def _after_outage(self, limit: int) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""

@@ -3,7 +3,7 @@
     run             again and again while the database cannot be used
      ├─ take out    tombstones, types without a handler: nothing to apply, nothing to decode
      └─ apply       the rest, in as few transactions as the failing ones allow; in halves if it must be
-         └─ transaction
+         └─ transaction (transaction.py)
              ├─ begin     and claim, past nothing that is parked (opening.py)
              ├─ handle    decode and call handlers in order (handling.py)
              ├─ settle    claims of what was not applied undone, what failed parked or buried (settlement.py), emits
@@ -20,22 +20,18 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
-from typing import NoReturn
 from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg.pq import TransactionStatus
 
-from stream import database
 from stream.connection import HandlerConnection
-from stream.errors import StopGroup, StreamError, Unreachable
+from stream.errors import Unreachable
 from stream.events import Record, cloud_attributes, event_id
-from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
-from stream.handling import Handling, Infrastructure, Unplaced, blame
+from stream.handling import Infrastructure, Unplaced, blame
 from stream.lanes import Run, lane_of
 from stream.ledger import Ledger
 from stream.opening import Opening, TooManyLocks
@@ -45,23 +41,17 @@ from stream.pace import NotNow, Pace
 from stream.project import Project
 from stream.settlement import Failing, Settlement, Uncounted
 from stream.suspects import Deaths
-from stream.waking import Begin, Waking
+from stream.transaction import Transactions, judge
+from stream.waking import Waking
 from stream.watchdog import Desk
-from stream.work import Work, forget, leave_behind, undone
+from stream.work import Work, leave_behind
 
 log = structlog.get_logger("stream.execution")
 
-LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transaction
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0
-TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
-SAME_TRANSACTION = "select stream.same_transaction()"
 # The database's condition out of the handlers of one run, so many times in a row on connections that could be opened:
 # then it is some event's doing (a lock it always meets, a statement that ends the session), and is found in halves.
 BLAME_AFTER = 3
-
-
-class TransactionEnded(StopGroup):
-    """Raised when a handler ended its transaction with SQL: what it did may be half done."""
 
 
 class Execution:
@@ -86,20 +76,25 @@ class Execution:
         pace: Pace | None = None,
     ) -> None:
         self._group = group
-        self._codec = project.codec
-        self._outbox = outbox or Outbox(project)
-        self._url = database_url
-        self._ledger = Ledger(group.name, worker)
         self._stopping = stopping
-        self._failing = failing
-        self._desk = desk
+        self._parks = failing is not None
         self._pace = pace
+        self._ledger = Ledger(group.name, worker)
+        outbox = outbox or Outbox(project)
         self._opening = Opening(self._ledger, None if failing is None else failing.parking)
-        self._settlement = Settlement(self._ledger, self._outbox, failing)
-        self._waking = Waking(group, self._opening, self._transaction)
-        self._blames = False  # the database's condition is now taken for some event's doing
+        self._settlement = Settlement(self._ledger, outbox, failing)
+        self._transactions = Transactions(
+            group,
+            project.codec,
+            outbox,
+            database_url,
+            ledger=self._ledger,
+            settlement=self._settlement,
+            desk=desk,
+            pace=pace,
+        )
+        self._waking = Waking(group, self._opening, self._transactions)
         self._deaths = None if failing is None else Deaths(group.name, failing.policy.settings.crashes)
-        self._open: HandlerConnection | None = None
 
     def run(self, run: Run, give_up: Callable[[], bool] = lambda: False) -> list[Outcome]:
         """Apply the run's records; returns one outcome each, in their order, once they are committed.
@@ -110,15 +105,13 @@ class Execution:
         cannot be written for another reason than the database's condition.
         """
         self._settlement.begin_run(run)
-        if self._desk is not None:
-            self._desk.thread = threading.get_ident()
         if run.retry:
             lanes = self._waking.lanes_of(run.records)
             waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))
             wake = (
                 partial(self._wake_alone, waiting, give_up)
                 if run.suspect
-                else partial(self._waking.run, waiting)
+                else partial(self._waking.run, waiting, 1 if run.probe else None)
             )
             self._persist(wake, give_up, blame_after=1)
             return [UNRUN if lane in waiting else WOKEN for lane in lanes]
@@ -128,9 +121,7 @@ class Execution:
 
     def close(self) -> None:
         """Close the connection; what it had not committed is gone."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._transactions.close()
 
     def _persist(
         self, act: Callable[[], None], give_up: Callable[[], bool], *, blame_after: int = BLAME_AFTER
@@ -139,13 +130,15 @@ class Execution:
         pause = PAUSE_FIRST_S
         in_handlers = 0
         while True:
-            self._blames = in_handlers >= blame_after
+            self._transactions.blames = in_handlers >= blame_after
             try:
                 if self._pace is not None:
                     self._pace.approach()
                 return act()
             except (Infrastructure, Unreachable, NotNow) as error:
                 self.close()
+                if self._stopping.is_set() and isinstance(error.__cause__ or error, NotNow):
+                    return  # no turn is taken any more
                 in_handlers = in_handlers + 1 if isinstance(error, Infrastructure) and error.handling else 0
                 log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
                 if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
@@ -190,7 +183,7 @@ class Execution:
         while pending := [work for work in works if work.outcome is None or self._owes(work)]:
             unplaced: BaseException | None = None
             try:
-                self._transaction(works, partial(self._begin_fresh, pending))
+                self._transactions.attempt(works, partial(self._opening.fresh, works=pending))
             except Unplaced as error:
                 unplaced = error.reason
             except TooManyLocks as error:
@@ -211,11 +204,7 @@ class Execution:
 
     def _owes(self, work: Work) -> bool:
         """Failed in a transaction that was undone: it is still to be written down."""
-        return work.failed and self._failing is not None
-
-    def _begin_fresh(self, pending: list[Work], conn: HandlerConnection) -> list[Work]:
-        self._opening.fresh(conn, pending)
-        return pending
+        return self._parks and work.failed
 
     # -- suspects, alone each ---------------------------------------------------------------------------------------
 
@@ -228,7 +217,7 @@ class Execution:
                 if self._stopping.is_set() or give_up():
                     return
                 if work.outcome is None or self._owes(work):
-                    deaths.alone(self._connection(), work, partial(self._apply, [work]))
+                    deaths.alone(self._transactions.connection(), work, partial(self._apply, [work]))
 
     def _wake_alone(self, lanes: list[int], give_up: Callable[[], bool]) -> None:
         with self._asking() as (conn, deaths):
@@ -245,156 +234,18 @@ class Execution:
         """For statements between transactions."""
         assert self._deaths is not None
         try:
-            yield self._connection(), self._deaths
+            yield self._transactions.connection(), self._deaths
         except psycopg.Error as error:
-            _judge(error)
-
-    # -- one transaction ------------------------------------------------------------------------------------------
-
-    def _transaction(self, works: list[Work], begin: Begin) -> bool:
-        """Try the works in one transaction. False: it was undone, and those have an outcome that failed in it."""
-        conn = self._connection()
-        pending = self._begin(conn, begin)
-        runnable = [work for work in pending if work.outcome is None]
-        failpoint("consume.claimed")
-        handling = Handling(
-            conn,
-            self._codec,
-            self._outbox,
-            self._group,
-            epoch=self._ledger.epoch,
-            alone=len(runnable) == 1,
-            blame=self._blames,
-            desk=self._desk,
-            pace=self._pace,
-        )
-        try:
-            committed = self._handle(conn, handling, runnable, works)
-        except BaseException as error:
-            self._roll_back(conn, handling, error)
-            undone(pending)
-            # What failed in an earlier transaction is still to be written down; the rest was not tried.
-            forget(work for work in pending if not work.failed or work in runnable)
-            if isinstance(error, psycopg.Error):
-                _judge(error, blame=self._blames)
-            if isinstance(error, StopGroup) and not isinstance(error, TransactionEnded):
-                self._settlement.stop_group(error)
-            raise
-        if not committed:
-            self._roll_back(conn, handling)
-            undone(pending)
-            if handling.doomed:
-                forget(work for work in pending if work.finished)
-                leave_behind(works)  # a double of what failed was a duplicate until now
-        return not handling.doomed
-
-    def _begin(self, conn: HandlerConnection, begin: Begin) -> list[Work]:
-        try:
-            return begin(conn)
-        except psycopg.Error as error:
-            lost = conn.broken
-            self.close()
-            if lost or database.is_infrastructure(error):
-                raise Infrastructure from error
-            raise StreamError(
-                f"the ledger of group {self._group.name!r} cannot be written: {error}"
-            ) from error
-
-    def _handle(
-        self, conn: HandlerConnection, handling: Handling, runnable: list[Work], works: list[Work]
-    ) -> bool:
-        """Run the handlers, settle, commit; False where there is nothing to commit, or it must not be."""
-        # Together, statements are queued and their answers waited for once. Alone, a handler meets the error of
-        # its statement where it made it.
-        together = len(runnable) > 1
-        with conn.pipeline() if together else nullcontext():
-            handling.run(runnable)
-            failpoint("consume.handled")
-            if handling.doomed or not self._settlement.worth_committing(works):
-                return False
-            if not together and conn.info.transaction_status == TransactionStatus.IDLE:
-                _stop()  # the transaction is gone
-            settled = self._settlement.settle(conn, handling, works)
-            failpoint("consume.before_commit")
-            handling.committing = True
-            if not handling.handled:
-                conn.commit()
-            elif together:
-                conn.execute(SAME_TRANSACTION)
-                conn.commit()
-            else:  # in one round trip; where the first raises, the second is not run
-                conn.execute(SAME_TRANSACTION + "; commit")
-        failpoint("consume.after_commit")
-        self._settlement.committed(settled)
-        return True
-
-    def _roll_back(
-        self, conn: HandlerConnection, handling: Handling, error: BaseException | None = None
-    ) -> None:
-        """Undo the transaction. Raises StopGroup where a handler has ended it: its claim may be committed."""
-        status = conn.info.transaction_status
-        if conn.broken or status == TransactionStatus.ACTIVE:
-            self.close()
-        elif status != TransactionStatus.IDLE:
-            try:
-                # Or is it another transaction, and the claim committed?
-                if status == TransactionStatus.INTRANS and handling.handled:
-                    conn.execute(SAME_TRANSACTION)
-                conn.rollback()
-            except psycopg.Error as found:
-                self.close()
-                if found.sqlstate == TRANSACTION_ENDED:
-                    _stop(error)
-        elif not handling.committing:  # a refused commit leaves no transaction either
-            _stop(error)
-
-    def _connection(self) -> HandlerConnection:
-        if self._open is None:
-            timeout_ms = str(int(self._group.timeout * 1000))
-            self._open = database.connect(
-                self._url,
-                application_name=f"stream-{self._group.name}",
-                autocommit=True,  # begin and commit are ours: the begin goes out with the claim
-                settings={
-                    "statement_timeout": timeout_ms,
-                    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
-                    # A frozen worker's claims and locks fall, so that its keys go on elsewhere.
-                    "idle_in_transaction_session_timeout": f"{int(self._group.timeout * 2) + 10}s",
-                    "client_connection_check_interval": "2s",
-                    "tcp_user_timeout": "10s",
-                },
-                connection_class=HandlerConnection,
-            )
-            try:
-                # The idle limit is not armed between the statements of a pipeline; this one holds there too.
-                self._open.limit_transactions(int(self._group.timeout * 2) + 10)
-            except psycopg.OperationalError as error:  # lost as soon as it was made
-                raise Infrastructure from error
-        return self._open
+            judge(error)
 
 
 def _outcomes(works: list[Work]) -> list[Outcome]:
     """The outcomes in order. A double of an event that is not finished is not finished either."""
-    first: dict[UUID, Work] = {}
-    outcomes = []
-    for work in works:
-        original = first.setdefault(work.id, work)
-        unrun = work.outcome is None or (work.outcome is DUPLICATE and not original.finished)
-        outcomes.append(UNRUN if unrun or work.outcome is None else work.outcome)
+    outcomes = [UNRUN if work.outcome is None else work.outcome for work in works]
+    if any(outcome is DUPLICATE for outcome in outcomes):
+        first: dict[UUID, Work] = {}
+        for n, work in enumerate(works):
+            original = first.setdefault(work.id, work)
+            if outcomes[n] is DUPLICATE and original is not work and not original.finished:
+                outcomes[n] = UNRUN
     return outcomes
-
-
-def _judge(error: psycopg.Error, *, blame: bool = False) -> NoReturn:
-    """An error of the transaction as a whole: of which event, cannot be said."""
-    if error.sqlstate == TRANSACTION_ENDED:
-        _stop(error)
-    if database.is_infrastructure(error) and not blame:
-        raise Infrastructure(handling=True) from error
-    raise Unplaced from error
-
-
-def _stop(error: BaseException | None = None) -> NoReturn:
-    raise TransactionEnded(
-        "a handler ended its transaction with SQL (commit or rollback): what it did may be half done; "
-        "the engine alone commits"
-    ) from error

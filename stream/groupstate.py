@@ -80,10 +80,11 @@ class GroupState:
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
         return unreleased
 
-    def set_record_limit(self, most_bytes: int) -> None:
-        """What a copy in the topics of retries and dead letters may weigh."""
+    def set_limits(self, most_bytes: int, nudge_s: float) -> None:
+        """What a copy in the topics of retries and dead letters may weigh; how long a retry may be overdue."""
+        arguments = {"group": self._group, "bytes": most_bytes, "nudge_s": nudge_s}
         with self._connect() as connection:
-            connection.execute(query("record_limit"), {"group": self._group, "bytes": most_bytes})
+            connection.execute(query("failing_limits"), arguments)
 
     def parked_keys(self, limit: int) -> list[tuple[bytes | None, int, bool]]:
         """(key, partition, held) of keys that wait for a retry or an operator, `limit` at most."""

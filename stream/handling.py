@@ -63,6 +63,7 @@ class Handling:
 
     After `run`, every work has an outcome. `doomed`: a failed handler had sent SQL, so its transaction must be
     rolled back and made again without the failed ones. Otherwise a failed event left nothing behind but its claim.
+    `plain`: every one of them is done, none failed, none was skipped, none had no handler.
     `emitted` and `skipped` are for the owner to write; `committing` is the owner's: the commit is on its way.
     """
 
@@ -81,6 +82,7 @@ class Handling:
     ) -> None:
         self.handled = False  # whether any handler may have run
         self.doomed = False
+        self.plain = True
         self.committing = False
         self.emitted: list[Prepared] = []
         self.skipped: dict[uuid.UUID, str] = {}
@@ -114,7 +116,7 @@ class Handling:
 
     def _handle(self, work: Work, event: Event | BaseException) -> None:
         if work.lane in self._blocked:
-            work.outcome = UNRUN
+            work.outcome = UNRUN  # behind a failed one: `plain` is no more
             return
         handler = self._group.handlers.get(event.type) if isinstance(event, Event) else None
         listed = self._listed.get(work.lane)
@@ -127,8 +129,10 @@ class Handling:
         if not isinstance(event, Event):
             work.fail(event, "decode")
             self._blocked.add(work.lane)
+            self.plain = False
         elif handler is None:  # only the bytes said the type
             work.outcome = NO_HANDLER
+            self.plain = False
         elif not handler.batch:
             self._call(handler, event, [work], [event])
         elif work.row is None:
@@ -174,7 +178,8 @@ class Handling:
         except (StopGroup, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
-            own = error.__traceback__ and error.__traceback__.tb_next  # the handler's frames, and none of ours
+            # The handler's frames, and none of ours.
+            own = error.__traceback__ and error.__traceback__.tb_next
             self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
         finally:
@@ -188,6 +193,7 @@ class Handling:
         if ctx.skipped is not None:
             outcome = Outcome("skipped", ctx.skipped)
             self.skipped |= {work.id: ctx.skipped for work in works}
+            self.plain = False
         for work in works:
             work.outcome = outcome
 
@@ -204,6 +210,7 @@ class Handling:
             raise Infrastructure(handling=True) from error
         if (conn.failed and not self._alone) or len(works) > 1:
             raise Unplaced from error
+        self.plain = False
         self.doomed = self.doomed or sent
         for work in works:
             work.fail(error, "handler")

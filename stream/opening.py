@@ -39,27 +39,24 @@ class Opening:
     parking: Parking | None = None
     _wary: bool = False  # something of the group was parked when we last looked
 
-    def fresh(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
+    def fresh(self, conn: HandlerConnection, works: list[Work]) -> list[Work]:
         """Begin and claim. Each work is then claimed, or has an outcome: a duplicate, or parked, to be written.
 
         Works that failed in a transaction that was undone are among them; their lanes get locked at once.
         """
         try:
-            self._fresh(conn, works, _singles(works))
+            failed = [work for work in works if work.outcome is not None]
+            locked = set() if self.parking is None else {self.parking.lane_of(work) for work in failed}
+            singles = works if len(works) == 1 else _singles(works)
+            if locked or not self._begin_unlocked(conn, singles, locked):
+                while not self._begin_locked(conn, singles, locked):
+                    conn.rollback()
+                    if len(locked) > MOST_LOCKS and len(works) > 1:
+                        raise TooManyLocks
         except BaseException:
             forget(work for work in works if not work.failed)
             raise
-
-    def _fresh(self, conn: HandlerConnection, works: Sequence[Work], singles: list[Work]) -> None:
-        locked: set[int] = set()
-        if self.parking is not None:
-            locked = {self.parking.lane_of(work) for work in works if work.failed}
-        if not locked and self._begin_unlocked(conn, singles, locked):
-            return
-        while not self._begin_locked(conn, singles, locked):
-            conn.rollback()
-            if len(locked) > MOST_LOCKS and len(works) > 1:
-                raise TooManyLocks
+        return works
 
     def _begin_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
         """The way of a run that meets nothing parked. False: undone; begin again, with these lanes locked.
@@ -150,6 +147,8 @@ class Opening:
 
 def _singles(works: Sequence[Work]) -> list[Work]:
     """The works without the doubles among them, which are duplicates."""
+    if len({work.id.int for work in works}) == len(works):  # a UUID's own hash is made in Python
+        return list(works)
     first: dict[UUID, Work] = {}
     for work in works:
         if first.setdefault(work.id, work) is not work and not work.finished:
@@ -164,7 +163,7 @@ def _flag(cursor: Any) -> bool:
 
 def _claimed(works: Sequence[Work], refused: set[UUID]) -> None:
     for work in works:
-        if work.id in refused:
+        if refused and work.id in refused:
             work.outcome = DUPLICATE
         else:
             work.claimed = True

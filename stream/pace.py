@@ -46,6 +46,11 @@ class Pace:
         slot = self._reserved()
         self._wait_until(slot - NEAR_S)
 
+    def close(self) -> None:
+        """To be called once no worker takes a turn any more."""
+        if self._connection is not None:
+            self._connection.close()
+
     def take_turns(self, count: int) -> None:
         """Wait until so many events may start. Raises NotNow."""
         for _ in range(count):

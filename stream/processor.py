@@ -20,29 +20,26 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import structlog
 
 from stream.assignment import Assignment, Stopping
-from stream.config import Config, RetrySettings
+from stream.config import Config
 from stream.control import Control
 from stream.dispatch import Dispatch
-from stream.ends import Ends
-from stream.errors import PartlyDone
+from stream.ends import MOST_NAMED, Ends
 from stream.execution import Execution
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
 from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
-from stream.keys import shown_key
 from stream.lanes import Lanes
-from stream.offsets import Partition, Progress
+from stream.offsets import Progress
 from stream.pace import Pace
-from stream.parking import Parking
-from stream.policy import FailurePolicy
 from stream.project import Project
+from stream.rebalance import Rebalance, names
 from stream.settlement import Failing
 from stream.suspects import Suspects
 from stream.topics import retry_topic
@@ -64,7 +61,6 @@ REVOKE_S = 20.0
 STOP_S = 25.0
 MEMORY_S = 1.0  # out of memory: waiting does not make it better
 LOOK_EVERY_S = 0.3
-MOST_NAMED = 20  # keys in the last line of a group that leaves some behind
 
 
 class Processor:
@@ -89,7 +85,7 @@ class Processor:
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
         health = Health(config.retries)
         self._watchdog = Watchdog(group.name, group.timeout)
-        pace = (
+        self._pace = (
             None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
         )
         self._workers = Workers(
@@ -101,9 +97,9 @@ class Processor:
                 config.database_url,
                 worker=name,
                 stopping=self._stopping,
-                failing=_failing(group, name, health, config.retries),
+                failing=Failing.of(group, name, health, config.retries),
                 desk=self._watchdog.desk(),
-                pace=pace,
+                pace=self._pace,
             ),
         )
         self._control = Control(
@@ -115,7 +111,21 @@ class Processor:
             group, self._lanes, self._workers, self._control, self._suspects, config.retries
         )
         self._progress = Progress()
-        self._leaving: set[Partition] = set()  # being revoked: nothing of them starts any more
+        self._rebalance = Rebalance(
+            group.name,
+            self._stopping,
+            self._assignment,
+            self._consumer,
+            self._state,
+            self._workers,
+            self._lanes,
+            self._progress,
+            self._suspects,
+            paused=lambda: self._paused,
+            await_landings=lambda flights: self._await_landings(
+                flights, min(time.monotonic() + REVOKE_S, self._deadline)
+            ),
+        )
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
         self._paused = False
@@ -131,10 +141,10 @@ class Processor:
         """Join, and go round until told to stop or the end is reached; then finish what is under way, and leave."""
         try:
             ends = self._assignment.prepare()
-            self._ends = Ends(ends) if self._exit_at_end else None
+            self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
             self._assignment.patiently(self._control.start)
             self._watchdog.start()
-            self._consumer.subscribe((*self.group.topics, retry_topic(self.group.name)), self)
+            self._consumer.subscribe((*self.group.topics, retry_topic(self.group.name)), self._rebalance)
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
         except Stopping:
@@ -169,6 +179,7 @@ class Processor:
                 self._settle(landing)
             else:  # its lanes stay busy: nothing behind it may run
                 self._failure = self._failure or landing.error
+                self._rebalance.dying = isinstance(self._failure, MemoryError)
 
     def _settle(self, landing: Landing) -> None:
         """Finished records let the offset pass: what failed is finished here once it is parked. The rest runs again."""
@@ -183,11 +194,11 @@ class Processor:
                 self._suspects.tried(partition)
             if outcome.finished:
                 self._progress.finished(partition, record.offset)
-            elif partition not in self._leaving:
+            elif partition not in self._rebalance.leaving:
                 back.append(record)
         self._lanes.settle(run, back)
-        if self._suspects.partitions and (passed := self._suspects.passed(self._progress)):
-            log.info("suspects.passed", group=self.group.name, partitions=_names(passed))
+        if self._suspects and (passed := self._suspects.passed(self._progress)):
+            log.info("suspects.passed", group=self.group.name, partitions=names(passed))
         if run.probe:
             self._control.probed(run.succeeded, counted=landing.outcomes[0].finished)
 
@@ -237,7 +248,7 @@ class Processor:
             self._progress.passed(partition, end)
         homeless = self._progress.partitions().intersection(fetched.homeless) if fetched.homeless else None
         if homeless:
-            self._restart(sorted(homeless))
+            self._rebalance.restart(sorted(homeless))
         return len(new)
 
     def _wait_for_room(self) -> None:
@@ -252,80 +263,17 @@ class Processor:
         else:
             self._stopping.wait(min(POLL_EVERY_S, self._patience()))
 
-    # -- partitions come and go (called inside the client's calls) --------------------------------------------------
-
-    def assigned(self, partitions: list[Partition]) -> None:
-        """Start on them; a tracker each, of a new generation."""
-        if self._stopping.is_set():
-            return
-        starts, unreleased = self._assignment.open(partitions)
-        if self._paused:
-            self._consumer.pause()  # what has just come, too
-        self._progress.start(starts)
-        self._suspects.watch(unreleased)
-        if unreleased:
-            log.warning("partitions.suspect", group=self.group.name, partitions=_names(unreleased))
-        if partitions:
-            log.info("partitions.assigned", group=self.group.name, partitions=_names(partitions))
-
-    def revoked(self, partitions: list[Partition]) -> None:
-        """Drop what has not started, wait for what has, commit: the next owner starts right behind it."""
-        failpoint("consume.revoke")
-        self._leaving.update(partitions)
-        for topic, number in partitions:
-            self._lanes.drop(topic, number)
-        self._await_landings(self._flights_of(partitions), min(time.monotonic() + REVOKE_S, self._deadline))
-        self._commit_now(self._progress.committable(partitions))
-        self._forget(partitions)
-        if not isinstance(self._failure, MemoryError):  # else this process dies of it, as much as of a kill
-            clean = [partition for partition in partitions if partition not in self._suspects.partitions]
-            self._quietly("release", lambda: self._state.released(clean))
-        self._suspects.forget(partitions)
-        if partitions:
-            log.info("partitions.revoked", group=self.group.name, partitions=_names(partitions))
-
-    def lost(self, partitions: list[Partition]) -> None:
-        """They are another member's already: nothing is committed, nothing waited for."""
-        for topic, number in partitions:
-            self._lanes.drop(topic, number)
-        self._forget(partitions)
-        self._suspects.forget(partitions)
-        log.warning("partitions.lost", group=self.group.name, partitions=_names(partitions))
-
-    def committed(self, offsets: Mapping[Partition, int]) -> None:
-        """The broker has these offsets."""
-        self._progress.committed(offsets)
-        failpoint("consume.after_offset_commit")
-
-    def _restart(self, partitions: list[Partition]) -> None:
-        """Their position is not in the log any more: decide again where to go on."""
-        self.lost(partitions)
-        self._consumer.stop(partitions)
-        self.assigned(partitions)
-
-    def _forget(self, partitions: Iterable[Partition]) -> None:
-        for flight in self._flights_of(partitions):
-            flight.abandoned = True  # it may finish; it is not waited for, nor tried again
-        self._progress.forget(partitions)
-        self._leaving.difference_update(partitions)
-
-    def _flights_of(self, partitions: Iterable[Partition]) -> set[Flight]:
-        wanted = set(partitions)
-        return {
-            flight
-            for flight in self._workers.flights
-            if any((record.topic, record.partition) in wanted for record in flight.run.records)
-        }
-
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
         """Finish what has started, commit, leave the group: in this order, within one deadline."""
         self.stop(MEMORY_S if isinstance(self._failure, MemoryError) else STOP_S)
         self._quietly("drain", lambda: self._await_landings(set(self._workers.flights), self._deadline))
-        self._quietly("commit", lambda: self._commit_now(self._progress.committable()))
+        self._quietly("commit", lambda: self._rebalance.commit_now(self._progress.committable()))
         self._quietly("close", self._consumer.close)
         self._workers.close(self._deadline)
+        if self._pace is not None:
+            self._quietly("close", self._pace.close)
         self._control.stop()
         self._watchdog.stop()
 
@@ -341,11 +289,6 @@ class Processor:
             self._collect(left)
             if not self._stopping.is_set():
                 self._start_runs()
-
-    def _commit_now(self, offsets: Mapping[Partition, int]) -> None:
-        if offsets:
-            failpoint("consume.before_offset_commit")
-            self._consumer.commit_now(offsets)
 
     def _quietly(self, what: str, act: Callable[[], object]) -> None:
         """On the way out nothing may keep the rest from being done, nor hide why we leave."""
@@ -363,41 +306,16 @@ class Processor:
         if self._ends is None or self._workers.flights or now < self._look_at:
             return False
         self._look_at = now + LOOK_EVERY_S
-        name, hold = self.group.name, self._control.hold
-        if hold in ("halted", "paused") or (hold == "breaker open" and self._control.probe_failures):
-            raise PartlyDone(f"group {name!r} is held ({hold}): {self._control.reason}")
+        self._ends.check_hold(self._control)
         if not self._ends.read(self._progress):
             return False
-        self._commit_now(self._progress.committable())
+        self._rebalance.commit_now(self._progress.committable())
         if not self._ends.reached(self._consumer):
             return False
-        parked = self._assignment.patiently(lambda: self._state.parked_keys(MOST_NAMED))
-        if parked:
-            keys = ", ".join(
-                (shown_key(key) or f"(none, partition {number})")[:100] for key, number, _ in parked
-            )
-            held = any(held for *_, held in parked)
-            raise PartlyDone(
-                f"group {name!r}: left behind, {'parked or held' if held else 'parked'}: {keys}",
-                hint=f"stream parked list --group {name}",
-            )
+        self._ends.check_parked(self._assignment.patiently(lambda: self._state.parked_keys(MOST_NAMED)))
         return True
-
-
-def _failing(group: ConsumerGroup, worker: str, health: Health, settings: RetrySettings) -> Failing:
-    """What becomes of the failed events of one worker."""
-    return Failing(
-        Parking(group.name, worker, on_dead=group.on_dead),
-        FailurePolicy(group.attempts, group.give_up_after.total_seconds(), settings),
-        health,
-        holds_dead=group.on_dead == "hold",
-    )
 
 
 def _worker_count(group: ConsumerGroup) -> int:
     """With `batch`: two for runs, two for second tries beside them."""
     return group.concurrency if group.batch == 1 else min(group.concurrency, 4)
-
-
-def _names(partitions: Iterable[Partition]) -> list[str]:
-    return [f"{topic}[{number}]" for topic, number in sorted(partitions)]

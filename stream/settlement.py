@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from stream.config import RetrySettings
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.errors import StopGroup
 from stream.failpoints import failpoint
 from stream.failures import failure_of
+from stream.groups import ConsumerGroup
 from stream.handling import Handling
 from stream.health import Health
 from stream.keys import shown_key
@@ -27,7 +29,7 @@ from stream.outbox import Outbox, Prepared
 from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, Outcome
 from stream.parking import Parking, Verdict
 from stream.policy import Dead, FailurePolicy, Retry
-from stream.work import Work, undone
+from stream.work import Work
 
 log = structlog.get_logger("stream.execution")
 
@@ -52,6 +54,16 @@ class Failing:
     policy: FailurePolicy
     health: Health
     holds_dead: bool
+
+    @classmethod
+    def of(cls, group: ConsumerGroup, worker: str, health: Health, settings: RetrySettings) -> Failing:
+        """As the group says. `health` is that of all its workers in this process."""
+        return cls(
+            Parking(group.name, worker, on_dead=group.on_dead),
+            FailurePolicy(group.attempts, group.give_up_after.total_seconds(), settings),
+            health,
+            holds_dead=group.on_dead == "hold",
+        )
 
 
 @dataclass(slots=True)
@@ -109,16 +121,23 @@ class Settlement:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
-        emitted = (
-            handling.emitted if self._ledger.epoch == 0 else []
-        )  # in a second run of history they were emitted
         if special and self._failing is not None:
             with conn.pipeline():
-                self._write_down(conn, self._failing.parking, special, settled, emitted)
+                self._write_down(conn, self._failing.parking, special, settled, self._emitted(handling))
             settled.reach("parking", "burying", "unparking")
         else:
-            self._outbox.write(conn, emitted)
+            self.emit(conn, handling)
         return settled
+
+    def emit(self, conn: HandlerConnection, handling: Handling) -> None:
+        """Write what handlers emitted, last: it takes locks on keys. All there is to settle where all is done."""
+        self._outbox.write(conn, self._emitted(handling))
+
+    def applied(self, count: int) -> None:
+        """A transaction in which so many fresh events were done, and nothing else happened, is committed."""
+        if self._failing is not None:
+            self._run.succeeded = True
+            self._failing.health.succeeded(count)
 
     def committed(self, settled: Settled) -> None:
         """It holds: give works their outcome, and tell the group's health."""
@@ -126,7 +145,6 @@ class Settlement:
             work.outcome = outcome
         done = sum(work.claimed and work.outcome is DONE for work in settled.works)
         settled.reach("parked", "buried", "unparked")
-        undone(settled.works)  # committed: not this transaction's any more
         if self._run.retry:
             self._run.woken += [work.outcome for work in settled.works if work.outcome is not None]
         if self._failing is None:
@@ -149,6 +167,10 @@ class Settlement:
             raise GroupHalted from error
 
     # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _emitted(self, handling: Handling) -> list[Prepared]:
+        """In a second run of history, what was emitted then was emitted."""
+        return handling.emitted if self._ledger.epoch == 0 else []
 
     def _judge(self, conn: HandlerConnection, failing: Failing, works: list[Work], settled: Settled) -> None:
         verdicts = [self._verdict(failing, work) for work in works if work.failed]

@@ -37,9 +37,11 @@ class Suspects:
         self._left: dict[Partition, int] = {}
         self._idle_since: float | None = None
 
-    @property
-    def partitions(self) -> set[Partition]:
-        return set(self._ends)
+    def __bool__(self) -> bool:
+        return bool(self._ends)
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._ends
 
     def watch(self, ends: Mapping[Partition, int]) -> None:
         """These were not released; `ends` of their logs now."""

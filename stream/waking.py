@@ -3,7 +3,7 @@ key, from the lowest, while they are due. So a doubled, early or late record bur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -15,23 +15,19 @@ from stream.groups import ConsumerGroup
 from stream.handling import Unplaced, blame
 from stream.opening import Opening
 from stream.parking import woken_lane
+from stream.transaction import Transactions
 from stream.work import Work, leave_behind
 
 log = structlog.get_logger("stream.execution")
-
-Begin = Callable[[HandlerConnection], list[Work]]
-Transaction = Callable[
-    [list[Work], Begin], bool
-]  # False: undone, and those that failed in it have an outcome
 
 
 class Waking:
     """Runs parked rows in the transactions of one worker."""
 
-    def __init__(self, group: ConsumerGroup, opening: Opening, transaction: Transaction) -> None:
+    def __init__(self, group: ConsumerGroup, opening: Opening, transactions: Transactions) -> None:
         self._group = group
         self._opening = opening
-        self._transaction = transaction
+        self._transactions = transactions
 
     def lanes_of(self, records: Sequence[Record]) -> list[int | None]:
         """The lane that each record wakes; None where it cannot be read: then it wakes nothing."""
@@ -55,7 +51,7 @@ class Waking:
             works: list[Work] = []
             unplaced: BaseException | None = None
             try:
-                if self._transaction(works, partial(self._begin, works, list(lanes), limit, failed)):
+                if self._transactions.attempt(works, partial(self._begin, works, list(lanes), limit, failed)):
                     lanes.clear()
             except Unplaced as error:
                 unplaced = error.reason

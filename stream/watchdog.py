@@ -54,7 +54,8 @@ class Watchdog:
 
     def progress(self) -> str | None:
         """What handlers last said of themselves."""
-        said = [desk.context.progress for desk in self._desks if desk.context is not None]
+        contexts = [desk.context for desk in self._desks]  # once each: they come and go meanwhile
+        said = [context.progress for context in contexts if context is not None]
         return "; ".join(text for text in said if text) or None
 
     def _run(self) -> None:

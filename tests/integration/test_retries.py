@@ -325,8 +325,5 @@ def test_a_retry_topic_that_was_deleted_loses_nothing(member, small, things, eff
     until(lambda: conn.execute("select topic from stream.sick_topic").fetchall() or conn.commit(), 30)
     conn.commit()
     create_topic(things, "testers.retry", 4)
-    conn.execute("update stream.parked set nudge_at = now() where nudge_at is not null")
-    conn.commit()
-    m.processor._control._nudge_at = 0.0
     until(lambda: per_key(effects())["bad"] == [0, 1, 2], 60)
     m.end()

@@ -76,6 +76,7 @@ class Chaos:
         }
         self.expected: dict[str, list[int]] = defaultdict(list)
         self.errors: list[BaseException] = []
+        self._workers: list[RetryingWorker] = []
         self._members = members
         self._make_events(keys, events)
 
@@ -101,16 +102,22 @@ class Chaos:
 
     def run(self, seconds: float) -> None:
         """Chaos for a while, then calm, then wait until nothing moves any more."""
-        threads = [threading.Thread(target=self._guard, args=(self._member, n)) for n in range(self._members)]
-        threads += [threading.Thread(target=self._guard, args=(act,)) for act in (self._relay, self._mover)]
+        acts: list[tuple[Any, ...]] = [(self._member, n) for n in range(self._members)]
+        acts += [(self._relay,), (self._mover,)]
+        # Daemons: what a model without its locks does may never end, and must not hold the run of the tests.
+        threads = [threading.Thread(target=self._guard, args=act, daemon=True) for act in acts]
         for thread in threads:
             thread.start()
         time.sleep(seconds)
         self.calm.set()
         self._settle()
         self._stop.set()
+        for worker in self._workers:
+            worker.stopping.set()
         for thread in threads:
             thread.join(30)
+            if thread.is_alive():
+                self.errors.append(TimeoutError(f"{thread.name} does not end"))
 
     def _guard(self, act: Any, *arguments: Any) -> None:
         try:
@@ -230,7 +237,7 @@ class Chaos:
                 with psycopg.connect(self._url, autocommit=True) as other:
                     other.execute("select pg_terminate_backend(%s)", [ctx.db.info.backend_pid])
 
-        return RetryingWorker(
+        worker = RetryingWorker(
             self._project,
             self._url,
             handle,
@@ -240,6 +247,8 @@ class Chaos:
             batch=dice.choice((1, 3, self._batch)),
             attempts=1_000_000,
         )
+        self._workers.append(worker)
+        return worker
 
     # -- the judge ----------------------------------------------------------------------------------------------------
 
@@ -252,7 +261,8 @@ class Chaos:
                 applied[key].append(n)
             dead = self._dead(conn)
             left = conn.execute(
-                "select convert_from(key, 'UTF8'), \"offset\", attempts, due_at is null from stream.parked order by 1, 2"
+                "select convert_from(key, 'UTF8'), \"offset\", attempts, due_at is null"
+                " from stream.parked order by 1, 2"
             ).fetchall()
         if left:
             wrong.append(f"left parked: {left}")

@@ -117,7 +117,8 @@ alter table stream.group_state
     add probe_at           timestamptz,       -- while open or halted: when one process may try one event
     add probe_interval     interval,
     add next_slot          timestamptz,       -- of `rate`: when the next event may start
-    add most_record_bytes  int;               -- what the topics of retries and dead letters take
+    add most_record_bytes  int,               -- what the topics of retries and dead letters take
+    add nudge_after        interval not null default '1 minute';  -- a live head overdue for so long is called again
 
 
 -- What is kept in order within a group: a key of a topic, or a partition's records without one. A number, so that
@@ -181,6 +182,8 @@ create function stream.leave_live_heads(consumer_group text, lanes int[]) return
 declare
     most   constant int := coalesce((select s.most_record_bytes from stream.group_state s
                                      where s.consumer_group = $1), 1048588);
+    nudge  constant interval := coalesce((select s.nudge_after from stream.group_state s
+                                          where s.consumer_group = $1), '1 minute');
     heads  stream.parked[];
 begin
     with head as (
@@ -191,7 +194,7 @@ begin
     ), live as (
         update stream.parked p
         set due_at = coalesce(p.due_at, clock_timestamp()), nudges = 0,
-            nudge_at = greatest(p.due_at, clock_timestamp()) + interval '1 minute'
+            nudge_at = greatest(p.due_at, clock_timestamp()) + nudge
         from head h
         where p.consumer_group = $1 and p.topic = h.topic and p.partition = h.partition and p."offset" = h."offset"
           and p.event_id = h.event_id and p.epoch = h.epoch and not p.held

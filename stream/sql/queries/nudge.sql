@@ -1,4 +1,5 @@
--- Live heads overdue for long: their record may be lost. Each again after 1, 2, 4 ... minutes, by one process only.
+-- Live heads overdue for long: their record may be lost. Each again after 1, 2, 4 ... 60 minutes, by one process only;
+-- one that others have in hand is left for the next time.
 with overdue as (
     select p.ctid from stream.parked p
     where p.consumer_group = %(group)s and p.nudge_at <= clock_timestamp() and not p.held
