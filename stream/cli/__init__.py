@@ -22,6 +22,8 @@ COMMANDS = {
     "relay": ("stream.cli.relay", "relay"),
     "consume": ("stream.cli.consume", "consume"),
     "outbox": ("stream.cli.outbox", "outbox"),
+    "parked": ("stream.cli.parked", "parked_keys"),
+    "dlq": ("stream.cli.dlq", "dlq"),
     "order": ("stream.cli.order", "order"),
     "schema": ("stream.cli.schema", "schema"),
 }
@@ -96,6 +98,7 @@ def main(log_level: str, log_format: str | None) -> None:
     stream relay                         outbox rows to topics
     stream consume --group invoicing     run a consumer group
     stream order show 536365             what happened to an order
+    stream dlq list                      what failed for good, by what failed alike
     """
     from stream.logs import configure
 
