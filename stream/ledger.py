@@ -49,8 +49,8 @@ class Ledger:
     def claim_one(self, conn: HandlerConnection, id: UUID) -> tuple[bool, bool]:
         """The same for one event; returns whether it was claimed, and whether anything of the group is parked."""
         arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "id": id.hex}
-        row = conn.execute(query("claim_one"), arguments).fetchone()
-        return row is not None, row is not None and bool(row[0])
+        rows = conn.execute(query("claim_one"), arguments).rowcount
+        return rows > 0, rows > 1
 
     def claim_woken(self, conn: HandlerConnection, ids: Sequence[UUID], attempts: Sequence[int]) -> Claim:
         """The same for events that were parked, each with the number of this try."""

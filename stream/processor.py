@@ -184,7 +184,8 @@ class Processor:
     def _settle(self, landing: Landing) -> None:
         """Finished records let the offset pass: what failed is finished here once it is parked. The rest runs again."""
         flight, run = landing.flight, landing.flight.run
-        self.counts.update(outcome.kind for outcome in (run.woken if run.retry else landing.outcomes))
+        for outcome in run.woken if run.retry else landing.outcomes:
+            self.counts[outcome.kind] += 1
         back = []
         for record, outcome in zip(run.records, landing.outcomes, strict=True):
             partition = (record.topic, record.partition)
