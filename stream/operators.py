@@ -20,12 +20,12 @@ LOCK_TIMEOUT = "10s"
 DEADLOCKS = 5  # so often an act is begun anew that PostgreSQL ended for another to go on
 
 
-def alone(connection: Connection, lane: int, name: str, act: Callable[[], T]) -> T:
+def alone(connection: Connection, lane: int, name: str, act: Callable[[], T], *, hint: str) -> T:
     """Run `act` in a transaction that holds the lock of a parked lane (parking.lane_number).
 
     The lane's lock comes first, as for a worker that wakes it; the append lock of the key, which the record for the
     retry topic needs, after it, as in settlement.py. So two people and a worker wait for each other in one order; only
-    a handler that appends by itself can turn it round. Raises Refused, saying `name`, where a lock is not to be had.
+    a handler that appends by itself can turn it round. Where a lock is not to be had: Refused, with `name` and `hint`.
     """
     for left in reversed(range(DEADLOCKS)):
         try:
@@ -38,7 +38,9 @@ def alone(connection: Connection, lane: int, name: str, act: Callable[[], T]) ->
         except pg.DeadlockDetected:
             if not left:
                 break
-    raise Refused(f"{name}: a transaction that works on this key did not end within {LOCK_TIMEOUT}")
+    raise Refused(
+        f"{name}: a transaction that works on this key did not end within {LOCK_TIMEOUT}", hint=hint
+    )
 
 
 def leave_live_head(connection: Connection, group: str, lane: int) -> None:

@@ -62,6 +62,11 @@ class ParkedKey:
     def position(self) -> str:
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
+    @property
+    def list_command(self) -> str:
+        """The command that shows the group's keys as they are now."""
+        return f"stream parked list --group {self.group}"
+
     def command(self, name: str) -> str:
         """The command that acts on this key."""
         chosen = ["--group", self.group, "--topic", self.topic]
@@ -93,7 +98,7 @@ def release(connection: Connection, key: ParkedKey) -> ParkedKey:
 
     Raises Refused where it is not held any more, or somebody holds its lock for long.
     """
-    return alone(connection, _lane(key), key.name, partial(_release, connection, key))
+    return alone(connection, _lane(key), key.name, partial(_release, connection, key), hint=key.list_command)
 
 
 def discard(connection: Connection, key: ParkedKey, reason: str) -> ParkedKey:
@@ -102,14 +107,15 @@ def discard(connection: Connection, key: ParkedKey, reason: str) -> ParkedKey:
     A held one's letter is closed. One that would be tried again counts as skipped, for this reason. Raises Refused
     where it is not parked any more, or another event is its head now, or somebody holds its lock for long.
     """
-    return alone(connection, _lane(key), key.name, partial(_discard, connection, key, reason))
+    act = partial(_discard, connection, key, reason)
+    return alone(connection, _lane(key), key.name, act, hint=key.list_command)
 
 
 def _release(connection: Connection, key: ParkedKey) -> ParkedKey:
     found = _look(connection, key)
     if not found.held:
         when = "" if found.due_at is None else f"; its next try is at {rfc3339(found.due_at)}"
-        raise Refused(f"{key.name}: nothing holds it{when}", hint=f"stream parked list --group {key.group}")
+        raise Refused(f"{key.name}: nothing holds it{when}", hint=key.list_command)
     _remove(connection, found)
     _write(connection, found, "parked release", "released", None)
     return found
@@ -135,13 +141,11 @@ def _look(connection: Connection, key: ParkedKey) -> ParkedKey:
     partition = key.partition if key.key is None else None
     found = keys(connection, group=key.group, topic=key.topic, key=key.key, partition=partition)
     if not found:
-        raise Refused(
-            f"{key.name}: it is not parked any more", hint=f"stream parked list --group {key.group}"
-        )
+        raise Refused(f"{key.name}: it is not parked any more", hint=key.list_command)
     if (found[0].partition, found[0].offset, found[0].event_id) != (key.partition, key.offset, key.event_id):
         raise Refused(
             f"{key.name}: its first event is now {found[0].position}, it was {key.position}",
-            hint=f"stream parked list --group {key.group}",
+            hint=key.list_command,
         )
     return found[0]
 

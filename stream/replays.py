@@ -51,15 +51,15 @@ def replay(connection: Connection, id: int, *, most_replays: int = MOST_REPLAYS)
     is no such letter, Refused where somebody holds the key's lock for long.
     """
     letter = letters.one(connection, id)
-    return alone(
-        connection, _lane(letter), name_of(letter), partial(_replay, connection, letter, most_replays)
-    )
+    act = partial(_replay, connection, letter, most_replays)
+    return alone(connection, _lane(letter), name_of(letter), act, hint=f"stream dlq replay {id}")
 
 
 def discard(connection: Connection, id: int, reason: str) -> Act:
     """Close the letter: its event never runs. A key that it holds goes on. Raises as `replay` does."""
     letter = letters.one(connection, id)
-    return alone(connection, _lane(letter), name_of(letter), partial(_discard, connection, letter, reason))
+    act = partial(_discard, connection, letter, reason)
+    return alone(connection, _lane(letter), name_of(letter), act, hint=f"stream dlq show {id}")
 
 
 def _replay(connection: Connection, letter: LetterDetails, most_replays: int) -> Act:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import shlex
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
-import psycopg
 
 from stream import database, letters, replays
 from stream.cli.choosing import letter_options, per_second, words
 from stream.cli.common import config_options, say
-from stream.cli.signals import Stopper
+from stream.cli.replaying import MOST_NAMED, Many
 from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, UsageError
 from stream.letters import Choice, Letter, Which
-from stream.replays import MOST_REPLAYS, Act, Replaying, name_of
+from stream.replays import MOST_REPLAYS, Act, name_of
 
 ids_argument = click.argument("ids", type=click.IntRange(1), nargs=-1, metavar="[ID]...")
 up_to_option = click.option(
@@ -30,8 +27,6 @@ up_to_option = click.option(
 )
 max_option = click.option("--max", "most", type=click.IntRange(1), help="At most so many letters.")
 execute_option = click.option("--execute", is_flag=True, help="Act; without it several are only counted.")
-SAY_EVERY_S = 5.0  # where there is no terminal
-MOST_NAMED = 20
 
 
 @click.command(
@@ -214,84 +209,6 @@ def _print_plan(choice: Choice) -> None:
         click.echo(line)
     letters_, keys = plural(len(choice.letters), "letter"), plural(choice.keys(), "key")
     say(f"{letters_} of {keys}, up to letter {choice.up_to}")
-
-
-@dataclass(frozen=True)
-class Many:
-    """Letters that are replayed in one go, and the command that does it, or goes on with it."""
-
-    which: Which
-    choice: Choice
-    most: int | None
-    rate: float
-    most_replays: int
-
-    def say_plan(self) -> None:
-        """What is special about them, and the command that acts."""
-        applied = sum(one.applied for one in self.choice.letters)
-        if applied:
-            say(
-                f"{applied} of them: the effect is there already; they are closed as superseded, and do not run"
-            )
-        released = {(one.group, one.lane) for one in self.choice.letters if one.on_dead == "release"}
-        if released:
-            went = f"{plural(len(released), 'key')} went on without them"
-            say(f"{went}: later events of these keys may have been applied already")
-        say(f"nothing was changed yet\n-> {self._command(self.most)}")
-
-    def replay(self, connection: Connection) -> None:
-        """Raises PartlyDone, with the command that goes on, where letters are left."""
-        stopper = Stopper("finishing the letter in hand")
-        total = len(self.choice.letters)
-        ids = [one.id for one in self.choice.letters]
-        run = Replaying(
-            connection, ids, self.choice.up_to, self.rate, most_replays=self.most_replays, tell=Telling(total)
-        )
-        stopper.stop = run.stopping.set
-        lost = None
-        try:
-            run.run()
-        except psycopg.OperationalError as error:
-            lost = f"the connection was lost: {' '.join(str(error).split())}"
-        say(f"{_tally(run)}, of {total:,}")
-        for problem in run.problems[:MOST_NAMED]:
-            say(problem)
-        left = total - run.passed + len(run.problems)
-        if left:
-            why = lost or ("stopped" if run.passed < total else "a key could not be locked")
-            hint = self._command(None if self.most is None else left)
-            raise PartlyDone(f"{why}; {left:,} of {plural(total, 'letter')} left", hint=hint)
-        say("-> stream dlq list" if run.died_again else "-> stream parked list")
-
-    def _command(self, most: int | None) -> str:
-        options = words(self.which)
-        if most is not None:
-            options += ["--max", str(most)]
-        if self.most_replays != MOST_REPLAYS:
-            options += ["--most-replays", str(self.most_replays)]
-        return f"stream dlq replay {shlex.join(options)} --rate {self.rate:g}/s --execute"
-
-
-class Telling:
-    """Says how far a run has come: on a terminal in one line, elsewhere now and then."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._terminal = sys.stderr.isatty()
-        self._said = time.monotonic()
-
-    def __call__(self, run: Replaying) -> None:
-        if self._terminal:
-            click.echo(f"\r{_tally(run)}, of {self._total:,} ", err=True, nl=False)
-        elif time.monotonic() - self._said >= SAY_EVERY_S:
-            self._said = time.monotonic()
-            say(f"{_tally(run)}, of {self._total:,}")
-
-
-def _tally(run: Replaying) -> str:
-    parts = [f"{count:,} {result}" for result, count in run.acts.items()] or ["0 replayed"]
-    again = [f"{run.died_again:,} died again"] if run.died_again else []
-    return ", ".join(parts + again)
 
 
 def _discard_all(connection: Connection, choice: Choice, reason: str) -> None:
