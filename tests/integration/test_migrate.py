@@ -54,7 +54,9 @@ def test_the_tables_of_a_new_group_are_found_by_the_check_and_said_when_made(
     assert "tables of group bonus" in checked.stderr
     assert hints(checked) == ["stream migrate"]
     assert conn.execute("select to_regclass('bonus')").fetchone() == (None,)
-    assert stream(shop, "migrate").stderr == "tables of group bonus\n"
+    assert "topic bonus.retry; topic bonus.dlq" in checked.stderr
+    said = stream(shop, "migrate").stderr
+    assert said.splitlines() == ["tables of group bonus", "topic bonus.retry", "topic bonus.dlq"]
     assert conn.execute("select count(*) from bonus").fetchone() == (0,)
 
 
