@@ -1,4 +1,4 @@
-"""Under a supervisor that only restarts: after the third death the event is a dead letter, and all others are applied."""
+"""Under a supervisor that only restarts: after its third death the event is a dead letter, all others are applied."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from tests.support.waiting import until
 
 KILLERS = {
     "kills": "event.data['n'] == 666 and os.kill(os.getpid(), 9)",
-    "exhausts memory": "event.data['n'] == 666 and (_ for _ in ()).throw(MemoryError())",
+    "exhausts memory": "event.data['n'] == 666 and bytearray(1 << 62)",
     "never returns": "event.data['n'] == 666 and time.sleep(3600)",
 }
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("batch", [1, 20])
-@pytest.mark.parametrize("how", KILLERS)
+@pytest.mark.parametrize(("how", "batch"), [*((how, 20) for how in KILLERS), ("kills", 1)])
 def test_after_the_third_death_the_event_is_dead_and_all_others_are_applied_once(
     tmp_path: Path, environment: dict[str, str], config: Config, how: str, batch: int
 ) -> None:
@@ -34,7 +33,6 @@ def test_after_the_third_death_the_event_is_dead_and_all_others_are_applied_once
     publish(config, project, events)
     effects = Effects(config.database_url)
     deaths, command = 0, consume(project, environment)
-    shortened = False
     deadline = time.monotonic() + 120
     while effects.count() < 61:
         assert time.monotonic() < deadline, (deaths, effects.count(), command.stderr[-2000:])
@@ -42,15 +40,13 @@ def test_after_the_third_death_the_event_is_dead_and_all_others_are_applied_once
             assert command.wait() in ((-9,) if how == "kills" else (7,)), command.stderr[-2000:]
             deaths += 1
             command = consume(project, environment)
-        elif not shortened and "assigned" in command.stderr:
-            shorten_session(config)
-            shortened = True
-        time.sleep(0.05)
+        shorten_session(config)  # each start of a process makes it longer again
+        time.sleep(0.2)
     letters = effects.fetch("select kind, attempts, event_id from stream.dead_letter")
     assert [kind for kind, *_ in letters] == ["crash"]
     assert deaths == 3
     assert sorted(n for numbers in effects.by_key().values() for n in numbers) == [*range(60), 100]
-    assert effects.fetch("select count(*) from stream.suspect") == [(0,)]
+    until(lambda: effects.fetch("select count(*) from stream.suspect") == [(0,)])
     until(
         lambda: (
             command.running

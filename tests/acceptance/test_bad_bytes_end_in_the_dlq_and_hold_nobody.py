@@ -1,37 +1,20 @@
 """Records that no producer of ours writes: each is a dead letter with its bytes as they were, and every key goes on."""
 
-import shutil
 from pathlib import Path
 
-import pytest
-
 from stream.config import Config
-from stream.project import Project
-from tests.support.effects import Effects, consume, migrate, write_group
+from tests.support.effects import Effects, consume, migrate, order_project
 from tests.support.orders import an_order
 from tests.support.processes import run
 from tests.support.topics import produce_raw, read_all
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def shop(tmp_path: Path, environment: dict[str, str]) -> Project:
-    """The real schemas and topics, and a group on orders that keeps an effect log."""
-    root = tmp_path / "shop"
-    shutil.copytree(ROOT / "schemas", root / "schemas")
-    (root / "consumers").mkdir()
-    project = Project(root)
-    group = write_group(project)
-    text = group.read_text().replace('"things"', '"orders"').replace('"Happened"', '"OrderPlaced"')
-    group.write_text(text.replace('event.data["n"]', "len(event.data['lines'])"))
-    migrate(project, environment)
-    return project
-
 
 def test_bad_bytes_end_in_the_dlq_and_hold_nobody(
-    shop: Project, config: Config, environment: dict[str, str], effects: Effects
+    tmp_path: Path, config: Config, environment: dict[str, str], effects: Effects
 ) -> None:
+    shop = order_project(tmp_path / "shop")
+    migrate(shop, environment)
+
     def placed(lines: int) -> bytes:
         return shop.codec.encode("OrderPlaced", an_order(lines))
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from stream.config import Config
+from tests.support.waiting import until
 
 
 def read_all(config: Config, topic: str, *, isolation: str = "read_uncommitted") -> list[Message]:
@@ -77,6 +78,14 @@ def create_topic(config: Config, topic: str, partitions: int = 1, **settings: st
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def delete_topic(config: Config, topic: str) -> None:
+    """Delete it, and wait until the broker has: only then can it be made again."""
+    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    name = config.prefix + topic
+    admin.delete_topics([name])[name].result(20)
+    until(lambda: name not in admin.list_topics(timeout=10).topics, 20, f"{name} is gone")
 
 
 def set_limit(config: Config, topic: str, max_message_bytes: int) -> None:
