@@ -109,8 +109,9 @@ class Settlement:
         """Write it all, up to the commit. Emits come last: they take locks on their keys. Raises Uncounted."""
         settled = Settled(works)
         special = [work for work in works if work.outcome is not DONE or work.row is not None]
-        if special and self._failing is not None:
-            self._judge(conn, self._failing, special, settled)
+        failing = self._failing if any(map(_moves, special)) else None
+        if failing is not None:
+            self._judge(conn, failing, special, settled)
         given_up = {id(v.work) for v in settled.verdicts if v.retry is None}
         unapplied = [
             work.id
@@ -121,9 +122,9 @@ class Settlement:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
-        if special and self._failing is not None:
+        if failing is not None:
             with conn.pipeline():
-                self._write_down(conn, self._failing.parking, special, settled, self._emitted(handling))
+                self._write_down(conn, failing, special, settled, self._emitted(handling))
             settled.reach("parking", "burying", "unparking")
         else:
             self.emit(conn, handling)
@@ -225,16 +226,16 @@ class Settlement:
     def _write_down(
         self,
         conn: HandlerConnection,
-        parking: Parking,
+        failing: Failing,
         works: list[Work],
         settled: Settled,
         emitted: Sequence[Prepared],
     ) -> None:
         """Parked rows and letters, emits, and live heads where the lowest row may have changed."""
-        holds = self._failing is not None and self._failing.holds_dead
+        parking = failing.parking
         verdicts = settled.verdicts
         dead = [verdict for verdict in verdicts if verdict.retry is None]
-        stays = {v.work.lane for v in verdicts if v.retry is not None or holds}
+        stays = {v.work.lane for v in verdicts if v.retry is not None or failing.holds_dead}
         fresh = {parking.lane_of(verdict.work) for verdict in verdicts if verdict.work.row is None}
         gone = [work for work in works if work.row is not None and work.finished]
         followers = [
@@ -275,3 +276,9 @@ class Settlement:
             again_in_seconds=None if retry is None else round(retry.delay_s, 1),
             stack=failure.stack if failure.stage == "handler" else None,
         )
+
+
+def _moves(work: Work) -> bool:
+    """Whether parked rows come or go because of it."""
+    outcome = work.outcome
+    return work.row is not None or (outcome is not None and outcome.kind in ("failed", "parked", "unrun"))

@@ -124,6 +124,15 @@ def test_a_failed_event_holds_its_key_and_runs_before_what_follows_it(
     assert outcomes(conn) == [("done", 1)] * 3 + [("done", 2)]
 
 
+def test_an_event_costs_no_statement_more_where_nothing_is_parked(small, worker, effects) -> None:
+    w = worker(Fails())
+    w.run(record(small, "a", 1))
+    connection = w.execution._transactions.connection()
+    before = connection.sent
+    assert w.kinds(record(small, "a", 2)) == ["done"]
+    assert connection.sent - before == 4, "begin, claim, the handler's own, commit"
+
+
 def test_the_first_event_of_another_key_in_the_same_run_is_not_touched(small, worker, effects, conn) -> None:
     w = worker(Fails(3), batch=10)
     assert w.kinds(*(record(small, f"k{n}", n) for n in range(6))) == ["done"] * 3 + ["parked"] + ["done"] * 2
