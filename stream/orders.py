@@ -28,7 +28,8 @@ NEVER_RAN = "this group never ran on this database"
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why.
+    """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why: it failed
+    and is tried again, or waits behind one that did.
 
     `at`: when the transaction of its effects began.
     """
@@ -213,8 +214,13 @@ def _readers(connection: Connection, groups: Mapping[str, ConsumerGroup]) -> lis
 def _outcomes(
     connection: Connection, groups: Sequence[str], ids: Sequence[UUID]
 ) -> dict[UUID, list[GroupOutcome]]:
+    """What the ledger says, and, of what has no outcome, why not."""
     found: dict[UUID, list[GroupOutcome]] = {}
-    rows = connection.execute(query("outcomes_of_events"), {"groups": list(groups), "ids": list(ids)})
+    asked = {"groups": list(groups), "ids": list(ids)}
+    rows = connection.execute(query("outcomes_of_events"), asked).fetchall()
+    rows += connection.execute(query("parked_of_events"), asked).fetchall()
     for event_id, *columns in rows:
-        found.setdefault(event_id, []).append(GroupOutcome(*columns))
+        outcome, known = GroupOutcome(*columns), found.setdefault(event_id, [])
+        if outcome.outcome is not None or outcome.group not in {other.group for other in known}:
+            known.append(outcome)
     return found

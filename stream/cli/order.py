@@ -122,7 +122,8 @@ def _lines(event: OrderEvent) -> Iterator[Line]:
         reason = f": {printable(outcome.reason)}" if outcome.reason else ""
         what = f"{outcome.group:<{width}}  {outcome.outcome or 'not yet'}{reason}"
         if outcome.at is None:
-            yield "", "", what
+            tried = f"  (attempt {outcome.attempts})" if outcome.attempts else ""
+            yield "", "", what + tried
             continue
         details = f"attempt {outcome.attempts}, worker {printable(outcome.worker or '')}"
         epoch = f", epoch {outcome.epoch}" if outcome.epoch else ""

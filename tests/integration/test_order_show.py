@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import uuid
 from collections.abc import Iterator
@@ -65,6 +66,26 @@ def settle(db: Conn, id: uuid.UUID, outcome: str = "done", reason: str | None = 
         " values ('counting', %s, %s, 2, 'host-1', %s)",
         [id, outcome, reason],
     )
+
+
+def test_an_event_that_waits_for_another_try_says_why(small: Config, db: Conn) -> None:
+    first = append(db, small, "1")
+    second = append(db, small, "1")
+    relay_once(small)
+    db.execute("insert into stream.group_state (consumer_group, start_policy) values ('counting', 'x')")
+    db.execute(
+        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, header_names, header_values,
+                                      timestamp, lane, attempts, due_at, error_class, error_message, worker)
+           values ('counting', 'things', 0, 0, %s, '{}', '{}', now(), 7, 3, now() + interval '60 s', 'ValueError',
+                   'no price', 'host-1'),
+                  ('counting', 'things', 0, 1, %s, '{}', '{}', now(), 7, 0, null, null, null, null)""",
+        [first, second],
+    )
+    shown = stream(small, "order", "show", "1").stdout
+    assert re.search(
+        r"counting  not yet: failed, again in (60|59) s: ValueError: no price  \(attempt 3\)", shown
+    )
+    assert "counting  not yet: behind an earlier event of its key that failed" in shown
 
 
 def test_the_json_is_the_contract_s(small: Config, db: Conn) -> None:
