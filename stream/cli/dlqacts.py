@@ -13,7 +13,7 @@ import click
 from stream import database, letters, replays
 from stream.cli.choosing import letter_options, per_second, words
 from stream.cli.common import config_options, say
-from stream.cli.replaying import MOST_NAMED, Many
+from stream.cli.replaying import MOST_NAMED, Many, say_holds
 from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.database import Connection
@@ -72,7 +72,11 @@ def replay(
     chosen = _chosen(which, ids, up_to)
     if len(ids) == 1 and not which.says_something:
         with opened(config) as connection:
-            _say_replayed(replays.replay(connection, ids[0], most_replays=most_replays))
+            act = replays.replay(connection, ids[0], most_replays=most_replays)
+            _say_replayed(act)
+            if act.result == "replayed":
+                say_holds(connection, [act.letter.group])
+                say(f"-> stream parked list --group {act.letter.group}")
         return
     with opened(config) as connection:
         choice = letters.choose(connection, chosen, most_replays=most_replays)
@@ -85,7 +89,7 @@ def replay(
             many.replay(connection)
         else:
             _print_plan(choice)
-            many.say_plan()
+            many.say_plan(connection)
 
 
 @click.command(
@@ -163,7 +167,6 @@ def _say_replayed(act: Act) -> None:
     say(f"{name_of(letter)}: {_type(letter)} runs again, before what waits behind it")
     if letter.on_dead == "release":
         say("its key went on without it: later events of the key may have been applied already")
-    say(f"-> stream parked list --group {letter.group}")
 
 
 def _say_discarded(act: Act) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import click
@@ -13,11 +14,11 @@ import psycopg
 from stream.cli.choosing import words
 from stream.cli.common import say
 from stream.cli.signals import Stopper
-from stream.cli.text import plural
+from stream.cli.text import plural, printable
 from stream.database import Connection
 from stream.errors import PartlyDone
 from stream.letters import Choice, Which
-from stream.replays import MOST_REPLAYS, Replaying
+from stream.replays import MOST_REPLAYS, Replaying, hold_of
 
 SAY_EVERY_S = 5.0  # where there is no terminal
 MOST_NAMED = 20  # problems
@@ -33,7 +34,7 @@ class Many:
     rate: float
     most_replays: int
 
-    def say_plan(self) -> None:
+    def say_plan(self, connection: Connection) -> None:
         """What is special about them, and the command that acts."""
         applied = sum(one.applied for one in self.choice.letters)
         if applied:
@@ -44,6 +45,7 @@ class Many:
         if released:
             went = f"{plural(len(released), 'key')} went on without them"
             say(f"{went}: later events of these keys may have been applied already")
+        say_holds(connection, {one.group for one in self.choice.letters})
         say(f"nothing was changed yet\n-> {self._command(self.most)}")
 
     def replay(self, connection: Connection) -> None:
@@ -78,6 +80,14 @@ class Many:
         if self.most_replays != MOST_REPLAYS:
             options += ["--most-replays", str(self.most_replays)]
         return f"stream dlq replay {shlex.join(options)} --rate {self.rate:g}/s --execute"
+
+
+def say_holds(connection: Connection, groups: Iterable[str]) -> None:
+    """Name the groups that run nothing now: what is replayed waits until they go on."""
+    for group in sorted(groups):
+        hold = hold_of(connection, group)
+        if hold is not None:
+            say(f"group {group} is held ({printable(hold)}): what is replayed runs once it goes on")
 
 
 class Telling:

@@ -235,6 +235,21 @@ def test_several_letters_are_a_plan_until_they_are_executed(small: Config, group
     assert "no open letter fits" in follow(small, command).stderr
 
 
+def test_a_group_that_runs_nothing_now_is_named(small: Config, group, conn) -> None:
+    group().die(("a", 1), ("b", 2))
+    conn.execute(
+        "insert into stream.group_state (consumer_group, start_policy, halted_at, halted_reason)"
+        " values ('testers', 'beginning', now(), 'ten in a row')"
+    )
+    conn.commit()
+    text = "group testers is held (halted: ten in a row): what is replayed runs once it goes on"
+    assert text in stream(small, "dlq", "replay", "--group", "testers").stderr
+    assert text in stream(small, "dlq", "replay", "1").stderr
+    conn.execute("update stream.group_state set halted_at = null")
+    conn.commit()
+    assert "is held" not in stream(small, "dlq", "replay", "2").stderr
+
+
 def test_at_most_so_many_are_replayed(small: Config, group, conn) -> None:
     group().die(*((f"k{n}", n) for n in range(5)))
     plan = stream(small, "dlq", "replay", "--group", "testers", "--max", "2")
