@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from psycopg import sql
 
@@ -190,7 +190,12 @@ class Scene:
         """Records in the topic: the sum of its end offsets."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(self.topic, n): latest for n in range(self.partitions)}
-        return sum(answer.result(20).offset for answer in self.stage.admin.list_offsets(asked).values())
+        while True:
+            try:
+                return sum(answer.result(20).offset for answer in self.stage.admin.list_offsets(asked).values())
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:  # of a topic just made
+                    raise
 
     def outbox_rows(self) -> int:
         return self.count("select count(*) from stream.outbox")
