@@ -43,5 +43,5 @@ lint: install
 check: types lint  ## types, lint, import rules
 
 clean:  ## stop this project's stack and remove what was made here
-	-$(BIN)/stream stack down
-	rm -rf $(VENV) .stream
+	test ! -x $(BIN)/stream || $(BIN)/stream stack down --delete
+	rm -rf $(VENV) .stream *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

@@ -192,7 +192,9 @@ class Scene:
         asked = {TopicPartition(self.topic, n): latest for n in range(self.partitions)}
         while True:
             try:
-                return sum(answer.result(20).offset for answer in self.stage.admin.list_offsets(asked).values())
+                return sum(
+                    answer.result(20).offset for answer in self.stage.admin.list_offsets(asked).values()
+                )
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:  # of a topic just made
                     raise

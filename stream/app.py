@@ -76,6 +76,13 @@ def check(config: Config, project: Project) -> None:
         raise CheckFailed("not migrated: " + "; ".join(wanted.lines()), hint="stream migrate")
 
 
+def require_group_tables(connection: Connection, project: Project, groups: dict[str, ConsumerGroup]) -> None:
+    """Raise CheckFailed where tables of these groups, as their files have them, are not there."""
+    missing = [name for name, _ in _changed_group_tables(connection, project, groups)]
+    if missing:
+        raise CheckFailed(f"the database lacks tables of group {', '.join(missing)}", hint="stream migrate")
+
+
 def sql_of(project: Project) -> str:
     """All the SQL that `migrate` runs on an empty database, for those who run it themselves."""
     parts = ["create schema if not exists stream;"]

@@ -54,6 +54,7 @@ class Publisher:
         self._config, self._codec = config, codec
         self._producer: TopicProducer | None = None
         self._watch = TopicWatch(config, topic)
+        self._ahead = True  # to be opened before there is a row for it: the first one need not wait a second
         self._in_flight: dict[bytes | int, Row] = {}
         self._waiting: dict[bytes | int, deque[Row]] = {}
         self._rejected_lanes: set[bytes | int] = (
@@ -115,7 +116,7 @@ class Publisher:
 
     def serve(self, seconds: float) -> bool:
         """Take delivery reports for at most `seconds`; true while rows are in flight that still move."""
-        if self._producer is None and self.known and not self._open():
+        if self._producer is None and (self.known or self._ahead) and not self._open():
             return False
         if self._producer is not None and self._producer.fatal:
             log.error("relay.producer_lost", topic=self.topic, reason=self._producer.fatal.str())
@@ -190,6 +191,7 @@ class Publisher:
         state = self._watch.look()
         if state is None:
             return False
+        self._ahead = False
         self.sick = state.problem
         if state.problem is not None:
             return False

@@ -47,9 +47,15 @@ def servers(
 
 
 def _given(project: Project) -> Config | None:
-    """Where the servers are, if that is known already."""
+    """Where the servers are, if that is known already.
+
+    Addresses of the project's own stack, which stopped since they were exported, say nothing of others.
+    """
     try:
-        return Config.load(project.root)
+        config = Config.load(project.root)
+        own = stack.recorded_in(project.root / stack.FOLDER)
+        known = stack.Addresses(config.bootstrap_servers, config.database_url)
+        return None if own == known and stack.running(project.root) is None else config
     except UsageError:
         if stack.running(project.root) is not None:
             raise  # the addresses are there; something else is wrong

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from stream.cli.signals import end_at_once
 from stream.errors import StreamError
 
 # command -> (module, attribute)
@@ -29,10 +28,6 @@ COMMANDS = {
 }
 
 
-# They stop in order on a signal, also while they start; the others end at once.
-IN_THE_FOREGROUND = ("demo", "dev", "relay", "consume")
-
-
 class Families(click.Group):
     """Commands by name; a family's module is imported when one of its commands is asked for."""
 
@@ -42,8 +37,6 @@ class Families(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        if name not in IN_THE_FOREGROUND:
-            end_at_once()
         module, attribute = COMMANDS[name]
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command

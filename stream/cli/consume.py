@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from stream import database
+from stream import app, database
 from stream.cli.common import config_options, project_of, say
 from stream.cli.signals import Stopper
 from stream.config import Config
@@ -17,6 +17,8 @@ from stream.groups import ConsumerGroup
 from stream.kafka.admin import check_reachable
 from stream.processor import STOP_S, Processor
 from stream.project import Project
+
+COUNTED = {"failed": "tries that failed", "unrun": "put back"}  # the others are records
 
 
 @click.command(
@@ -48,6 +50,7 @@ def consume(config: Config, names: tuple[str, ...], exit_at_end: bool) -> None:
     check_reachable(config)
     with database.connect(config.database_url, application_name="stream-consume") as connection:
         database.require_migrated(connection)
+        app.require_group_tables(connection, project, {group.name: group for group in groups})
     run(stopper, groups, project, config, exit_at_end=exit_at_end)
 
 
@@ -68,7 +71,9 @@ def run(
         in_time = fleet.run()
     finally:
         for processor in processors:
-            done = ", ".join(f"{count} {kind}" for kind, count in sorted(processor.counts.items()))
+            done = ", ".join(
+                f"{count} {COUNTED.get(kind, kind)}" for kind, count in sorted(processor.counts.items())
+            )
             say(f"{processor.group.name}: {done or 'nothing'}")
     if not in_time:
         say("not all came to its end in time; it will be done again at the next start")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
@@ -39,13 +38,6 @@ class Stopper:
         with suppress(OSError):  # a terminal that is gone is no reason not to stop
             os.write(2, f"{self._notice}; the same signal again stops at once\n".encode())
         self.stop()
-
-
-def end_at_once() -> None:
-    """Signals as Python has them: what a command that is soon over needs."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def interrupt() -> None:

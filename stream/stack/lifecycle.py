@@ -132,6 +132,17 @@ def running_in(data: Path) -> Addresses | None:
     return Addresses(kafka.address, postgres.database_url)
 
 
+def recorded_in(data: Path) -> Addresses | None:
+    """Addresses that the folder's stack had when it was last up, whether it runs or not; None where it never was."""
+    data = data.resolve()
+    known = state.load(data)
+    if known is None or known.kafka_port is None or known.postgres_port is None:
+        return None
+    wheels.check_installed()
+    kafka, postgres = _servers(data, known, silent)
+    return Addresses(kafka.address, postgres.database_url)
+
+
 def status(data: Path) -> list[ServerStatus]:
     """What runs of the folder's stack, and whether it answers."""
     wheels.check_installed()

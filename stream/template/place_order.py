@@ -13,6 +13,8 @@ from stream import Outbox
 
 outbox = Outbox(".")  # this project's schemas; one for the whole process
 
+if len(sys.argv) != 2 or "DATABASE_URL" not in os.environ:
+    sys.exit('usage: python place_order.py ORDER_ID, after: eval "$(stream stack env)"')
 order_id = sys.argv[1]
 lines = [{"sku": "cup", "quantity": 2, "price": Decimal("4.50")}]
 
