@@ -70,6 +70,11 @@ class Publisher:
     # What the relay asks before it reads.
 
     @property
+    def opened(self) -> bool:
+        """Whether the next row leaves at once: the topic was found, and its producer made."""
+        return self._producer is not None
+
+    @property
     def idle(self) -> bool:
         return not self.known
 

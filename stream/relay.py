@@ -73,7 +73,7 @@ class Relay:
         self._config = config
         self._codec = project.codec
         self._session: ShardSession | None = None
-        self._publishers = {topic: Publisher(config, topic, project.codec) for topic in project.topics.topics}
+        self.publishers = {topic: Publisher(config, topic, project.codec) for topic in project.topics.topics}
         self._unpublished = Unpublished()
         self._promotion = Promotion()
         self._stopping = False
@@ -140,11 +140,11 @@ class Relay:
         session = self._session
         if session is None:
             return
-        for publisher in self._publishers.values():
+        for publisher in self.publishers.values():
             publisher.withdraw()
         try:
             while time.monotonic() < deadline and not all(
-                p.idle for p in self._publishers.values() if p.sick is None
+                p.idle for p in self.publishers.values() if p.sick is None
             ):
                 self._serve()
                 self._settle(session)
@@ -176,11 +176,11 @@ class Relay:
 
     def _read(self, session: ShardSession, last_id: int) -> int:
         """The first rows of every owned shard of every topic that wants some, in one snapshot."""
-        by_topic, new_topics = self._unpublished.read(session, last_id, self._publishers)
+        by_topic, new_topics = self._unpublished.read(session, last_id, self.publishers)
         for topic in new_topics:
-            self._publishers[topic] = Publisher(self._config, topic, self._codec)
+            self.publishers[topic] = Publisher(self._config, topic, self._codec)
         for topic, rows in by_topic.items():
-            self._publishers[topic].offer(rows)
+            self.publishers[topic].offer(rows)
         if by_topic:
             failpoint("relay.produced")
         self._unpublished.look_at_locks(session, last_id)
@@ -189,7 +189,7 @@ class Relay:
     def _serve(self) -> None:
         """Delivery reports, until all is acknowledged that still moves, or it is time to look at the table again."""
         deadline = time.monotonic() + SERVE_S
-        moving = list(self._publishers.values())
+        moving = list(self.publishers.values())
         while moving:
             wait = ACKNOWLEDGED_S if len(moving) == 1 else 0.0
             moving = [publisher for publisher in moving if publisher.serve(wait)]
@@ -200,8 +200,8 @@ class Relay:
 
     def _settle(self, session: ShardSession) -> tuple[int, int]:
         """Delete exactly what was acknowledged; set the rejected rows aside."""
-        acknowledged = [row for publisher in self._publishers.values() for row in publisher.acknowledged]
-        rejected = [entry for publisher in self._publishers.values() for entry in publisher.rejected]
+        acknowledged = [row for publisher in self.publishers.values() for row in publisher.acknowledged]
+        rejected = [entry for publisher in self.publishers.values() for entry in publisher.rejected]
         if acknowledged:
             failpoint("relay.acknowledged")
             session.connection.execute(query("delete_outbox"), _columns(acknowledged))
@@ -217,7 +217,7 @@ class Relay:
         if acknowledged or rejected:
             self._unpublished.gone(acknowledged)
             self._unpublished.gone(row for row, _, _ in rejected)
-            for publisher in self._publishers.values():
+            for publisher in self.publishers.values():
                 publisher.settled()
         return len(acknowledged), len(rejected)
 
@@ -227,12 +227,12 @@ class Relay:
         The rows are written again every second: another relay may have taken one away, and whoever finds one that
         nobody stands by removes it.
         """
-        sick = {topic: p.sick for topic, p in self._publishers.items() if p.sick is not None and p.known}
+        sick = {topic: p.sick for topic, p in self.publishers.items() if p.sick is not None and p.known}
         for topic in sick.keys() - self._sick.keys():
             log.error("relay.topic_sick", topic=topic, reason=sick[topic], hint="stream outbox status")
         for topic in self._sick.keys() - sick.keys():
             log.info("relay.topic_well", topic=topic)
-        well = {topic for topic, publisher in self._publishers.items() if publisher.well}
+        well = {topic for topic, publisher in self.publishers.items() if publisher.well}
         now = time.monotonic()
         if now > self._next_report or (sick.keys(), well) != (self._sick.keys(), self._well):
             self._next_report = now + REPORT_SICK_EVERY_S
@@ -258,7 +258,7 @@ class Relay:
 
     def _nothing_left(self, done: Pass) -> bool:
         """Whether nothing is left to publish but rows of sick topics, after a pass that did nothing."""
-        if done.due or any(p.known and p.sick is None for p in self._publishers.values()):
+        if done.due or any(p.known and p.sick is None for p in self.publishers.values()):
             return False
         session = self._opened()
         if (
@@ -277,10 +277,10 @@ class Relay:
             time.sleep(min(seconds, 0.05))
 
     def _busy_shards(self) -> set[int]:
-        return set().union(*(publisher.busy_shards() for publisher in self._publishers.values()))
+        return set().union(*(publisher.busy_shards() for publisher in self.publishers.values()))
 
     def _drop(self, shards: set[int]) -> None:
-        for publisher in self._publishers.values():
+        for publisher in self.publishers.values():
             publisher.drop(shards)
 
     def _forget(self) -> None:
@@ -291,7 +291,7 @@ class Relay:
         self._unpublished = Unpublished()
         self._promotion = Promotion()
         self._sick = {}
-        for publisher in self._publishers.values():
+        for publisher in self.publishers.values():
             publisher.forget()
 
 

@@ -40,5 +40,12 @@ def test_dev_runs_a_whole_project_and_stops_all_of_it(tmp_path: Path, environmen
         assert "receipts | receipts: 2 done" in dev.stderr
         assert "Kafka and PostgreSQL have stopped; their data is kept" in dev.stderr
         assert stack.processes(shop / stack.FOLDER) == {}
+
+        exported = {**env, "KAFKA_BOOTSTRAP_SERVERS": addresses.bootstrap_servers}
+        dev = Command("dev", env=exported, cwd=shop)  # in the terminal that had `stream stack env`
+        dev.says("receipts | consuming: receipts", 60)
+        dev.send(signal.SIGINT)
+        assert dev.wait(30) == 0, dev.stderr
+        assert stack.processes(shop / stack.FOLDER) == {}
     finally:
         subprocess.run([STREAM, "stack", "down", "--delete"], cwd=shop, env=without, check=True, timeout=60)

@@ -206,6 +206,20 @@ def test_an_address_that_does_not_answer_is_said_within_ten_seconds(small, envir
     assert "secret" not in command.stderr
 
 
+def test_a_group_whose_tables_are_not_there_is_refused_with_the_command_to_type(small, environment) -> None:
+    loyalty = (small.root / "consumers" / "testers.py").read_text().replace("testers", "loyalty")
+    (small.root / "consumers" / "loyalty.py").write_text(loyalty)
+    (small.root / "consumers" / "loyalty.sql").write_text("create table points (key text);")
+    command = run("consume", "--group", "testers", "--exit-at-end", env=environment, cwd=small.root)
+    assert command.wait() == 0, command.stderr
+    command = run("consume", "--group", "loyalty", "--exit-at-end", env=environment, cwd=small.root)
+    assert command.wait() == 5
+    assert command.stderr.splitlines()[-2:] == [
+        "Error: the database lacks tables of group loyalty",
+        "-> stream migrate",
+    ]
+
+
 def test_a_file_called_email_hides_no_standard_module(small, config, environment, effects) -> None:
     (small.root / "consumers" / "testers.py").rename(small.root / "consumers" / "email.py")
     (small.root / "consumers" / "testers.sql").rename(small.root / "consumers" / "email.sql")

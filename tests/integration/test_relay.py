@@ -54,6 +54,14 @@ def test_an_event_arrives_as_avro_with_its_cloudevents_headers(
     assert conn.execute("select count(*) from stream.outbox").fetchone() == (0,)
 
 
+def test_producers_are_open_before_the_first_row_comes(relay: Relay) -> None:
+    def opened() -> bool:
+        relay.run_once()
+        return all(publisher.opened for publisher in relay.publishers.values())
+
+    until(opened)
+
+
 def test_an_event_from_plain_sql_arrives_with_the_same_bytes(
     truth: Truth, relay: Relay, config: Config, conn: Conn
 ) -> None:
@@ -242,7 +250,7 @@ def test_large_rows_are_held_in_memory_by_their_bytes_and_all_arrive(
     held = 0
     for _ in range(4):  # the topic is being looked up: nothing leaves yet
         relay.run_once()
-        held = max(held, relay._publishers["things"]._bytes)
+        held = max(held, relay.publishers["things"]._bytes)
     assert 0 < held <= 25_000_000
     relay.run_until_empty()
     arrived: dict[bytes, list[int]] = {}
