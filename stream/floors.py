@@ -71,9 +71,6 @@ class Tally:
 
     def is_complete(self, last: int) -> bool:
         """Whether all ids up to `last` are gone."""
-        if last < self._base:  # the sequence was set back: nothing is known any more
-            self._base = -1
-            self._gone.clear()
         if not self.lacks(last):
             self.settled_at(last)
         return self._base >= last

@@ -37,6 +37,7 @@ class Unpublished:
         self._places: dict[Pair, ReadFrom] = {}
         self._limits: dict[Pair, int] = {}
         self._tally = Tally()
+        self._last_id = 0
         self._last_rows: dict[str, float] = {}  # topic -> when a read last found rows of it
         self._next_look = self._soonest_look = 0.0
         self._next_discovery = 0.0
@@ -50,6 +51,9 @@ class Unpublished:
 
     def is_quiet(self, last_id: int) -> bool:
         """Whether everything up to this id is known to be gone, and so there is nothing to read."""
+        if last_id < self._last_id:  # the sequence was set back: nothing known is true any more
+            self._ids, self._places, self._tally = Floors(), {}, Tally()
+        self._last_id = last_id
         return self._tally.is_complete(last_id)
 
     def read(

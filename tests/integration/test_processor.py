@@ -153,6 +153,35 @@ def test_two_runs_of_a_key_are_never_under_way_together(member, small, things, e
     assert most[1] > 1, "keys should run side by side"
 
 
+def test_a_run_that_waits_holds_no_other_key_of_a_batch_group(member, small, things, effects) -> None:
+    """Also where the runs before it computed, so that a second worker was not worth it."""
+    with psycopg.connect(things.database_url) as lock:
+        lock.execute("select pg_advisory_lock(4711)")
+
+        def handler(event: Event, ctx: Context) -> None:
+            sum(range(60_000))  # computes
+            if event.key == "slow":
+                ctx.db.execute("select pg_advisory_xact_lock(4711)").fetchall()
+            apply(event, ctx)
+
+        publish(things, small, [(f"k{n % 50}", n) for n in range(400)])
+        member(handler, batch=10)
+        until(lambda: len(effects()) == 400)
+        publish(things, small, [("slow", 0)])
+        until(lambda: waiting_for_a_lock(things) == 1)
+        publish(things, small, [(f"k{n % 50}", n) for n in range(400, 800)])
+        until(lambda: len(effects()) >= 750, 8)  # the last few of a batch group wait for more
+    until(lambda: len(effects()) == 801, 40)
+
+
+def waiting_for_a_lock(config: Config) -> int:
+    with psycopg.connect(config.database_url) as conn:
+        row = conn.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        ).fetchone()
+    return 0 if row is None else row[0]
+
+
 # -- starts ------------------------------------------------------------------------------------------------------
 
 

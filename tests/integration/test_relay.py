@@ -283,3 +283,19 @@ def test_the_json_of_the_rows_read_keeps_every_digit(
     conn.commit()
     relay.run_until_empty()
     assert values(truth.project, read_all(config, "things")) == [(b"1", largest)]
+
+
+@pytest.mark.parametrize(
+    "set_back",
+    ["truncate stream.outbox restart identity", "alter table stream.outbox alter id restart with 1"],
+)
+def test_rows_are_found_after_the_sequence_was_set_back(
+    truth: Truth, relay: Relay, conn: Conn, set_back: str
+) -> None:
+    truth.commit(*[f"k{n}" for n in range(30)])
+    publish(relay, 30)
+    until(lambda: not relay.run_once().worked and relay.run_once().read == 0)
+    conn.execute(set_back)
+    conn.commit()
+    truth.commit("z1", "z2", "z3")
+    until(lambda: relay.run_once().published and truth.unpublished() == 0)

@@ -194,14 +194,6 @@ def test_a_tally_is_complete_once_as_many_rows_are_gone_as_ids_were_taken() -> N
     assert not tally.is_complete(13)
 
 
-def test_a_tally_knows_nothing_once_the_sequence_was_set_back() -> None:
-    tally = Tally()
-    tally.settled_at(100)
-    assert not tally.is_complete(7)
-    tally.settled_at(7)
-    assert tally.is_complete(7)
-
-
 @given(
     st.lists(
         st.one_of(
