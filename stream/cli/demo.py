@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import sys
 import threading
 from collections import Counter
 from contextlib import suppress
@@ -51,9 +55,17 @@ def demo(ctx: click.Context, count: int, path: Path | None, project_dir: Path) -
     except KeyboardInterrupt:
         ctx.exit(0)
     _print_statement(statement)
-    for line in ["", "the demo's database and topics are removed", *afterwards, "-> stream init myshop"]:
+    for line in ["", "the demo's database and topics are removed", *afterwards, *_next_commands()]:
         say(line)
     ctx.exit(0 if statement.ok else 1)
+
+
+def _next_commands() -> list[str]:
+    """What to type next, in a shell that may not have `stream` yet."""
+    activate = Path(sys.argv[0]).with_name("activate")
+    if shutil.which("stream") is None and activate.is_file():
+        return [f"-> . {shlex.quote(os.path.relpath(activate))}", "-> stream init myshop"]
+    return ["-> stream init myshop"]
 
 
 def _print_statement(statement: Statement) -> None:
