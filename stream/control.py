@@ -196,8 +196,10 @@ class Control:
         self.standing = standing
         self._health.halted = standing.halted is not None
         self._to_open = self._to_halt = None  # written down, and read back
-        if before.open is not None and self.standing.open is None:
+        if before.open is not None and standing.open is None:
             self.recovered_at = time.monotonic()
+        if (before.open is not None or before.halted is not None) and standing.hold is None:
+            self._health.start_over()
         self._say(before)
 
     def _say(self, before: Standing) -> None:

@@ -46,6 +46,8 @@ class Dispatch:
 
     def start_runs(self, generation: int) -> None:
         """Hand runs to idle workers, of this generation of assignments."""
+        if not self._workers.idle:
+            return
         if self._control.hold is not None:
             self._probe(generation)
             return
@@ -65,9 +67,11 @@ class Dispatch:
         worker is worth it for a full run, where runs wait for the database, the last one or this one; where they
         compute, and for a third, they would wait for each other's interpreter, and both be slower.
         """
-        limit = self._after_outage(self._most)
-        if limit == 0:
-            return None
+        limit = self._most
+        if self._control.recovered_at is not None:
+            limit = self._after_outage(limit, self._control.recovered_at)
+            if limit == 0:
+                return None
         run = None
         if self._lanes.retries and 2 * self._retrying() < self._workers.count:
             run = self._lanes.take_retries(limit)
@@ -86,11 +90,8 @@ class Dispatch:
             return not fresh
         return self._workers.waited > WAITING or time.monotonic() - fresh[0].begun > STUCK_S
 
-    def _after_outage(self, limit: int) -> int:
+    def _after_outage(self, limit: int, recovered: float) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""
-        recovered = self._control.recovered_at
-        if recovered is None:
-            return limit
         if recovered != self._ramp_from:
             self._ramp_from, self._ramp_started = recovered, 0
         most = ramp(time.monotonic() - recovered, self._group.concurrency, self._settings)

@@ -27,6 +27,7 @@ class Health:
         self.open_wish: str | None = None
         self.halt_wish: str | None = None
         self.successes = 0
+        self._settings = settings
         self._lock = threading.Lock()
         self._failed = False  # something has, in this process
         self._asked = 0  # `successes` when `streak_broken` was last asked
@@ -59,6 +60,12 @@ class Health:
         """The group must stop here."""
         with self._lock:
             self.halt_wish = self.halt_wish or reason
+
+    def start_over(self) -> None:
+        """The group goes on: what held it, found by whichever process, is over, and must not count for the next."""
+        with self._lock:
+            self._breaker = CircuitBreaker(self._settings)
+            self._watch = DeployWatch(self._settings)
 
     def may_retry(self) -> bool:
         """Whether the budget of retries has one left; takes it."""

@@ -49,10 +49,9 @@ from stream.workers import Flight, Landing, Workers
 log = structlog.get_logger("stream.processor")
 
 IDLE_S = 0.5  # how long an idle group waits for a record; one that comes wakes it at once
-BUSY_S = (
-    0.005  # how long it waits for a record while runs are under way, and for a run while records are waiting
-)
-HELD_S = 0.05  # how long it waits between two looks at what holds the group, while records are waiting
+# How long it waits for a record while runs are under way, and for a run while records are waiting.
+BUSY_S = 0.005
+HELD_S = 0.05  # how long it waits between two looks at what keeps waiting records from being started
 COMMIT_EVERY_S = 0.5
 COMMIT_PATIENCE_S = 10.0  # an unanswered commit holds back the next one for so long
 POLL_EVERY_S = 1.0  # a full group still lets the client speak: rebalances are served in its calls
@@ -229,14 +228,15 @@ class Processor:
             self._consumer.resume()
             self._paused = False
         limit = min(self._enough - self._lanes.startable, MOST_RECORDS - self._lanes.count)
-        waiting = self._lanes.startable > 0
+        waiting = self._lanes.startable > 0 and len(self._workers.flights) > 0
         if not self._receive(limit, 0 if waiting else self._patience()) and waiting:
             self._collect(BUSY_S)
 
     def _patience(self) -> float:
         if self._workers.flights:
             return BUSY_S
-        return HELD_S if self._control.hold is not None and self._lanes.startable else IDLE_S
+        # What could start, and did not, is held by something: the group, or a ramp.
+        return HELD_S if self._lanes.startable else IDLE_S
 
     def _receive(self, limit: int, timeout: float) -> int:
         """Fetch, and put what is ours and new into the lanes; returns how much that was."""

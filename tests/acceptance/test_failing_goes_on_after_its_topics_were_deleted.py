@@ -1,5 +1,5 @@
-"""The topics of retries and of dead letters are deleted under a running group: nothing is lost, it is said, and what
-failed goes on once they are there again."""
+"""The topics of retries and of dead letters are deleted, under a running group and while none runs: nothing is lost, it
+is said, and what failed goes on once they are there again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.support.waiting import until
 FAIL = """\
 if event.key == "dead" and event.data["n"] % 2:
         raise PermanentError("never")
-    if event.key in ("early", "late") and os.path.exists("trouble"):
+    if event.key == "bad" and os.path.exists("trouble"):
         raise TransientError("not now")"""
-KEYS = ["early", "late", "dead", *(f"k{n}" for n in range(10))]
+KEYS = ["bad", "dead", *(f"k{n}" for n in range(10))]
 
 
 @pytest.mark.timeout(120)
@@ -34,14 +34,12 @@ def test_failing_goes_on_after_its_topics_were_deleted(
     migrate(project, environment)
     relay = Command("relay", env=environment, cwd=project.root)
     worker = consume(project, environment)
-    publish(config, project, [(key, 0) for key in KEYS if key != "late"])
+    publish(config, project, [(key, 0) for key in KEYS if key != "bad"])
     until(lambda: effects.count() == 11)
-    # Its record is published and taken: what a deleted topic loses is a call to look into the database, no more.
-    until(lambda: effects.fetch("select attempts >= 2 from stream.parked") == [(True,)])
 
     for topic in ("testers.retry", "testers.dlq"):
         delete_topic(config, topic)
-    publish(config, project, [(key, n) for n in (1, 2) for key in KEYS] + [("late", 3)])
+    publish(config, project, [(key, n) for n in (1, 2) for key in KEYS])
     until(lambda: effects.count() == 11 + 2 * 10 + 1, 30, lambda: worker.stderr[-3000:])
     until(
         lambda: (
@@ -63,9 +61,38 @@ def test_failing_goes_on_after_its_topics_were_deleted(
     )
     until(lambda: [m.key() for m in read_all(config, "testers.dlq")] == [b"dead"], 30)
     until(lambda: sick_topics(project.root, environment) == {})
-    good = {key: [0, 1, 2] for key in KEYS}
-    effects.check({**good, "dead": [0, 2], "late": [1, 2, 3]})
+    effects.check({key: [0, 1, 2] for key in KEYS} | {"dead": [0, 2], "bad": [1, 2]})
     assert effects.fetch("select key, kind from stream.dead_letter") == [(b"dead", "permanent")]
+    assert worker.stop() == 0
+    assert relay.stop() == 0
+
+
+@pytest.mark.timeout(120)
+def test_a_retry_whose_record_was_deleted_is_called_again(
+    tmp_path: Path, config: Config, environment: dict[str, str], effects: Effects
+) -> None:
+    environment = {**environment, "STREAM_TIME_SCALE": "0.05"}
+    project = effect_project(tmp_path / "shop", after=FAIL)
+    trouble = project.root / "trouble"
+    trouble.touch()
+    migrate(project, environment)
+    relay = Command("relay", env=environment, cwd=project.root)
+    worker = consume(project, environment)
+    publish(config, project, [("bad", n) for n in range(3)])
+    until(lambda: effects.fetch("select count(*) from stream.parked") == [(3,)], 30, lambda: worker.stderr)
+    assert worker.stop() == 0
+    until(lambda: effects.fetch("select from stream.scheduled union all select from stream.outbox") == [])
+    delete_topic(config, "testers.retry")
+
+    missing = consume(project, environment)
+    assert missing.wait() == 5
+    assert "topic testers.retry does not exist" in missing.error
+    assert "-> stream migrate" in missing.stderr
+    trouble.unlink()
+    migrate(project, environment)
+    worker = consume(project, environment)
+    worker.says("retries.overdue")
+    until(lambda: effects.by_key() == {"bad": [0, 1, 2]}, 30, lambda: worker.stderr[-3000:])
     assert worker.stop() == 0
     assert relay.stop() == 0
 

@@ -21,7 +21,7 @@ KEYS, EVENTS = 500, 4000
 FAIL = """\
 if event.key == "bad" and event.data["n"] == 0:
         raise ValueError("never")
-    if random.random() < 0.01:
+    if random.Random(f"{event.id} {ctx.attempt}").random() < 0.01:
         raise (TransientError if event.data["n"] % 2 else ValueError)("not now")"""
 
 

@@ -327,3 +327,30 @@ def test_a_retry_topic_that_was_deleted_loses_nothing(member, small, things, eff
     create_topic(things, "testers.retry", 4)
     until(lambda: per_key(effects())["bad"] == [0, 1, 2], 60)
     m.end()
+
+
+def test_a_group_that_is_held_waits_without_turning_round(member, small, things, effects, conn) -> None:
+    passes = 0
+    m = member(apply)
+    once = m.processor.run_once
+
+    def counted() -> None:
+        nonlocal passes
+        passes += 1
+        once()
+
+    m.processor.run_once = counted
+    until(lambda: count(conn, "group_state") == 1)
+    conn.execute("update stream.group_state set paused_until = 'infinity'")
+    conn.commit()
+    until(lambda: m.processor._control.hold == "paused")
+    publish(things, small, [(f"k{n}", n) for n in range(3)])
+    until(lambda: m.processor._lanes.startable == 3)
+    begun, before = time.monotonic(), passes
+    until(lambda: time.monotonic() > begun + 1)
+    assert passes - before < 100
+    assert effects() == []
+    conn.execute("update stream.group_state set paused_until = null")
+    conn.commit()
+    until(lambda: len(effects()) == 3)
+    m.end()

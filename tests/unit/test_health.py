@@ -47,3 +47,15 @@ def test_retries_run_out_where_nothing_succeeds(health) -> None:
     assert 300 <= allowed < 400
     health.succeeded(1000)
     assert health.may_retry()
+
+
+def test_what_held_the_group_counts_no_more_once_it_goes_on(health) -> None:
+    for n in range(5):
+        health.unavailable(f"k{n}")
+    for _ in range(100):
+        health.died()
+    assert None not in health.take_wishes()
+    health.start_over()
+    health.unavailable("k1")
+    health.died()
+    assert health.take_wishes() == (None, None)

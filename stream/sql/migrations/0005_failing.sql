@@ -85,6 +85,8 @@ create table stream.dead_letter (
 alter table stream.dead_letter alter value set storage external;
 create index dead_letter_group on stream.dead_letter (consumer_group, id);
 create index dead_letter_open on stream.dead_letter (consumer_group, fingerprint, id) where status = 'open';
+-- Looked at once a second: did anything die of late of what a bad deploy does?
+create index dead_letter_fault on stream.dead_letter (consumer_group, id) where deploy_fault;
 create index dead_letter_event on stream.dead_letter (event_id, consumer_group);
 
 -- A record that may have killed its process: how many deaths it is blamed for. By source position.
