@@ -25,6 +25,7 @@ def test_a_group_that_starts_at_a_time_acts_on_what_came_since(
 
     start = datetime.fromtimestamp(since / 1000, UTC).isoformat()
     project = effect_project(tmp_path / "later", start=start)
+    migrate(project, environment)
     command = consume(project, environment, at_end=True)
     assert command.wait() == 0, command.stderr
     assert effects.by_key() == {f"k{n}": [n] for n in range(20, 35)}

@@ -73,6 +73,7 @@ def test_a_database_that_is_not_there_is_named(shop: Project, environment: dict[
 
 
 def test_a_missing_topic_is_a_check_that_fails(shop: Project, environment: dict[str, str]) -> None:
+    migrate(shop, {**environment, "STREAM_PREFIX": f"{environment['STREAM_PREFIX']}elsewhere."})
     command = consume(shop, environment)  # the database is migrated, the broker has no topic of this prefix
     assert command.wait() == 5
     assert command.stderr.splitlines()[-2:] == [
