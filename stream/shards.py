@@ -21,7 +21,7 @@ from stream.schemas import from_json
 
 APPLICATION_NAME = "stream-relay"
 REFRESH_S = 1.0
-LEAVE_S = 2.0
+LEAVE_S = 5.0
 
 # Each of the three alone leaves a state in which a frozen relay keeps its shards for ever: idle, frozen inside a
 # transaction, and frozen while the server sends it rows.
