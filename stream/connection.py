@@ -28,6 +28,8 @@ class HandlerConnection(psycopg.Connection[Row]):
     guarded = False  # while handlers run
     sent = 0  # statements, savepoints and waits so far, whoever asked for them
     open_pipeline: psycopg.Pipeline | None = None
+    # A statement could not be sent, of which psycopg expects an answer: those that follow go to the wrong statements.
+    out_of_step = False
     _most_s = 0  # see limit_transactions
     _rows: Rows | None = None
 
@@ -40,6 +42,7 @@ class HandlerConnection(psycopg.Connection[Row]):
         outer = self.open_pipeline
         if self._pipeline is None:
             self._pipeline = GatheringPipeline(self)
+            self.out_of_step = False
         try:
             with super().pipeline() as self.open_pipeline:
                 yield self.open_pipeline
@@ -142,8 +145,12 @@ class GatheringPipeline(psycopg.Pipeline):
 
     def _communicate_gen(self) -> PQGen[None]:
         queue = self.command_queue
-        while queue:
-            queue.popleft()()  # into libpq's buffer, which sends by itself what is more than 64 kB
+        try:
+            while queue:
+                queue.popleft()()  # into libpq's buffer, which sends by itself what is more than 64 kB
+        except psycopg.Error:
+            cast(HandlerConnection, self._conn).out_of_step = True
+            raise
         self._gathered += 1
         if self._gathered >= GATHER:
             self._gathered = 0

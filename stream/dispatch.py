@@ -13,6 +13,7 @@ from stream.suspects import TOGETHER, Suspects
 from stream.workers import Flight, Workers
 
 WAITING = 0.75  # a worker that waits for more of its time than this leaves the interpreter to another
+STUCK_S = 0.5  # a run under way for longer waits for something
 
 
 class Dispatch:
@@ -63,8 +64,8 @@ class Dispatch:
         """A run of retries, as long as they do not take all the workers; else of fresh records.
 
         With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
-        worker is worth it for a full run, where runs wait for the database; where they compute, and for a third, they
-        would wait for each other's interpreter, and both be slower.
+        worker is worth it for a full run, where runs wait for the database, the last one or this one; where they
+        compute, and for a third, they would wait for each other's interpreter, and both be slower.
         """
         limit = self._most
         if self._control.recovered_at is not None:
@@ -84,8 +85,12 @@ class Dispatch:
         return sum(flight.run.retry for flight in self._workers.flights)
 
     def _may_start_another(self, limit: int) -> bool:
-        fresh = len(self._workers.flights) - self._retrying()
-        return not fresh or (fresh == 1 and self._workers.waited > WAITING and self._lanes.startable >= limit)
+        fresh = [flight for flight in self._workers.flights if not flight.run.retry]
+        if not fresh:
+            return True
+        if len(fresh) > 1 or self._lanes.startable < limit:
+            return False
+        return self._workers.waited >= WAITING or time.monotonic() - fresh[0].begun > STUCK_S
 
     def _after_outage(self, limit: int, recovered: float) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""

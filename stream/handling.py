@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -20,6 +21,8 @@ from stream.pace import NotNow, Pace
 from stream.schemas import AvroCodec, DecodeError
 from stream.watchdog import Desk
 from stream.work import Work
+
+DECODED_TOGETHER = 256 * 1024  # bytes of values
 
 
 class Unplaced(Exception):
@@ -105,9 +108,10 @@ class Handling:
         self.handled = bool(works)
         self._conn.guarded = True
         try:
-            # All are decoded first: a tenth faster than in turn with the handlers, whose code is another.
-            for work, event in [(work, self._decode(work)) for work in works]:
-                self._handle(work, event)
+            # Many are decoded together: a tenth faster than in turn with the handlers, whose code is another.
+            for some in pieces(works):
+                for work, event in [(work, self._decode(work)) for work in some]:
+                    self._handle(work, event)
             for handler in list(self._lists):
                 self._flush(handler)
         finally:
@@ -184,7 +188,7 @@ class Handling:
             return
         finally:
             self._desk.context = None
-        if conn.failed or conn.left_open:
+        if conn.failed or conn.left_open or conn.out_of_step:
             self._failed(works, Swallowed(), sent=True)
             return
         if ctx.emitted is not None:
@@ -208,13 +212,26 @@ class Handling:
         conn = self._conn
         if not self._blame and (conn.broken or (conn.failed and is_infrastructure_within(error))):
             raise Infrastructure(handling=True) from error
-        if (conn.failed and not self._alone) or len(works) > 1:
+        if ((conn.failed or conn.out_of_step) and not self._alone) or len(works) > 1:
             raise Unplaced from error
         self.plain = False
         self.doomed = self.doomed or sent
         for work in works:
             work.fail(error, "handler")
             self._blocked.add(work.lane)
+
+
+def pieces(works: list[Work]) -> Iterator[list[Work]]:
+    """The works in order, some at a time: what is decoded may be a hundred times as large as its bytes."""
+    piece: list[Work] = []
+    size = 0
+    for work in works:
+        piece.append(work)
+        size += len(work.record.value or b"")
+        if size > DECODED_TOGETHER:
+            yield piece
+            piece, size = [], 0
+    yield piece
 
 
 def is_infrastructure_within(error: BaseException) -> bool:

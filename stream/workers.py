@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stream.execution import Execution
 from stream.lanes import Run
@@ -15,7 +15,7 @@ from stream.outcomes import Outcome
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A run on its way. `generation` is that of the assignment it was taken in.
+    """A run on its way, since `begun` (monotonic seconds). `generation` is that of the assignment it was taken in.
 
     `abandoned`: its partitions are another member's now; set by the processor, read by the worker.
     """
@@ -23,6 +23,7 @@ class Flight:
     run: Run
     generation: int
     abandoned: bool = False
+    begun: float = field(default_factory=time.monotonic)
 
     def is_abandoned(self) -> bool:
         return self.abandoned
@@ -82,7 +83,8 @@ class Workers:
         for _ in self._threads:
             self._departures.put(None)
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()) if not self.flights else 0.0)
+            # Idle ones end at once; a moment even past the deadline, so that they close what they hold.
+            thread.join(max(0.1, deadline - time.monotonic()) if not self.flights else 0.0)
 
     def _work(self, execution: Execution) -> None:
         while (flight := self._departures.get()) is not None:

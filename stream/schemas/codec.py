@@ -235,8 +235,9 @@ def _with_checked_decimals(definition: Any) -> Any:
     copy = {
         key: item if key == "default" else _with_checked_decimals(item) for key, item in definition.items()
     }
-    if copy.get("logicalType") == "decimal":
-        copy["logicalType"] = _checked_decimal(copy["type"], copy["precision"], copy.get("scale", 0))
+    kind = copy.get("type")  # Avro ignores the logical type where it does not belong
+    if copy.get("logicalType") == "decimal" and kind in ("bytes", "fixed") and "precision" in copy:
+        copy["logicalType"] = _checked_decimal(kind, copy["precision"], copy.get("scale", 0))
     return copy
 
 

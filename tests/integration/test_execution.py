@@ -260,6 +260,17 @@ def test_a_handler_gets_the_rows_of_its_own_statement_however_late_other_answers
     assert [n for _, n in effects()] == [0, 1, 2]
 
 
+def test_a_statement_that_cannot_be_sent_is_its_own_event_s_failure(small, worker, effects) -> None:
+    def handler(event: Event, ctx: Context) -> None:
+        apply(event, ctx)
+        if event.key == "k7":
+            ctx.db.execute(f"select 1 where 1 in ({','.join(['%s'] * 70_000)})", range(70_000))
+
+    kinds = worker(handler).kinds(*(record(small, f"k{n}", n) for n in range(20)))
+    assert kinds == ["failed" if n == 7 else "done" for n in range(20)]
+    assert [n for _, n in effects()] == [n for n in range(20) if n != 7]
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_handler_can_count_the_rows_it_changed(small, worker, effects, size) -> None:
     def handler(event: Event, ctx: Context) -> None:

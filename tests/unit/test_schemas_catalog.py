@@ -207,3 +207,16 @@ def test_namespaces_are_followed(tmp_path: Path) -> None:
     assert own.decode(own.encode("Thing", data)) == ("Thing", data)
     write(tmp_path, "0001-Thing.avsc", record("Thing", *fields, field("e", "Suit"), namespace="shop"))
     assert error_of(tmp_path).startswith("0001-Thing.avsc: fields[4].type: unknown type 'Suit' (str)")
+
+
+@pytest.mark.parametrize(
+    "annotated",
+    [
+        {"name": "p", "type": "bytes", "logicalType": "decimal"},
+        {"name": "p", "type": ["null", "bytes"], "logicalType": "decimal", "precision": 9, "scale": 2},
+        {"name": "p", "type": "long", "meta": {"type": ["x"], "logicalType": "decimal", "precision": 9}},
+    ],
+)
+def test_a_logical_type_where_avro_ignores_it_is_ignored(tmp_path: Path, annotated: dict[str, Any]) -> None:
+    write(tmp_path, "0001-Thing.avsc", record("Thing", annotated))
+    AvroCodec(SchemaCatalog.load(tmp_path))
