@@ -86,9 +86,11 @@ class Dispatch:
 
     def _may_start_another(self, limit: int) -> bool:
         fresh = [flight for flight in self._workers.flights if not flight.run.retry]
-        if len(fresh) != 1 or self._lanes.startable < limit:
-            return not fresh
-        return self._workers.waited > WAITING or time.monotonic() - fresh[0].begun > STUCK_S
+        if not fresh:
+            return True
+        if len(fresh) > 1 or self._lanes.startable < limit:
+            return False
+        return self._workers.waited >= WAITING or time.monotonic() - fresh[0].begun > STUCK_S
 
     def _after_outage(self, limit: int, recovered: float) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""

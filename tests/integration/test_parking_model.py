@@ -1,4 +1,4 @@
-"""Ordered retry under a random model: members that lose ownership and go on, deaths, doubled and mixed retry records."""
+"""Ordered retry under a random model: members that lose ownership and go on, deaths, doubled and mixed retries."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from stream import ConsumerGroup, Context, Event, StopGroup, TransientError
+from stream import ConsumerGroup, Context, Event, StopGroup
 from stream.config import Config
 from stream.errors import CheckFailed, PartlyDone
 from stream.project import Project
 from tests.support.groups import Member, publish
 from tests.support.small import make_project
-from tests.support.topics import create_topic, produce_raw
+from tests.support.topics import create_topic
 from tests.support.waiting import until
 
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
@@ -75,7 +75,9 @@ def apply(event: Event, ctx: Context) -> None:
 
 
 def committed(config: Config) -> dict[int, int]:
-    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": config.prefix + "testers"})
+    consumer = Consumer(
+        {"bootstrap.servers": config.bootstrap_servers, "group.id": config.prefix + "testers"}
+    )
     found = consumer.committed([TopicPartition(config.prefix + "things", p) for p in range(4)], timeout=10)
     consumer.close()
     return {p.partition: p.offset for p in found if p.offset >= 0}
@@ -307,7 +309,9 @@ def test_exit_at_end_names_the_keys_that_still_fail(member, small, things, effec
     assert per_key(effects()) == {"good": list(range(5))}
 
 
-def test_a_handler_that_stops_the_group_halts_it_with_its_offset_kept(member, small, things, effects, conn) -> None:
+def test_a_handler_that_stops_the_group_halts_it_with_its_offset_kept(
+    member, small, things, effects, conn
+) -> None:
     def handler(event: Event, ctx: Context) -> None:
         if event.data["n"] == 5:
             raise StopGroup("enough")
@@ -322,7 +326,7 @@ def test_a_handler_that_stops_the_group_halts_it_with_its_offset_kept(member, sm
     assert [n for _, n in effects()] == list(range(5))
     m.end()
     assert sum(committed(things).values()) == 5
-    with pytest.raises(PartlyDone, match="halted.*enough"):
+    with pytest.raises(PartlyDone, match=r"halted.*enough"):
         member(handler, exit_at_end=True).wait()
     assert [n for _, n in effects()] == list(range(5))
 
@@ -345,7 +349,9 @@ def test_a_stop_waits_for_what_has_started_and_commits_it(member, small, things,
     assert sum(committed(things).values()) == 1
 
 
-def test_a_handler_that_does_not_return_is_left_behind_at_the_deadline(member, small, things, effects) -> None:
+def test_a_handler_that_does_not_return_is_left_behind_at_the_deadline(
+    member, small, things, effects
+) -> None:
     started, never = threading.Event(), threading.Event()
 
     def handler(event: Event, ctx: Context) -> None:
@@ -392,9 +398,7 @@ def test_members_join_and_leave_under_load_without_a_double_or_a_disorder(
 
 def test_the_assignment_is_on_record(member, small, things, conn) -> None:
     m = member(apply)
-    read = (
-        "select partition, released_at is null from stream.assignment where topic = 'things' order by partition"
-    )
+    read = "select partition, released_at is null from stream.assignment where topic = 'things' order by partition"
 
     def rows() -> list[tuple[Any, ...]]:
         found = conn.execute(read).fetchall()

@@ -20,6 +20,8 @@ from stream.policy import FailurePolicy
 from stream.project import Project
 from stream.settlement import Failing
 
+USUAL = RetrySettings()
+
 _offsets = itertools.count()
 
 
@@ -33,7 +35,7 @@ class RetryingWorker:
         handler: Any,
         *,
         name: str = "w1",
-        settings: RetrySettings = RetrySettings(),
+        settings: RetrySettings = USUAL,
         health: Health | None = None,
         parking_class: type[Parking] = Parking,
         **options: Any,

@@ -134,7 +134,7 @@ create function stream.parked_lane(consumer_group text, topic text, key bytea, p
 -- Is anything of the group parked? Volatile, so that it sees what was committed until now, and not until the statement
 -- that calls it began: claim_one.sql asks after its row is there.
 create function stream.anything_parked(consumer_group text) returns boolean
-    volatile language plpgsql set plan_cache_mode = force_generic_plan as $$
+    volatile language plpgsql as $$
 begin
     return exists (select from stream.parked p where p.consumer_group = $1);
 end $$;
