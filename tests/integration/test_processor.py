@@ -223,7 +223,7 @@ def test_a_run_that_waits_holds_no_other_key_of_a_batch_group(member, small, thi
         publish(things, small, [("slow", 0)])
         until(lambda: waiting_for_a_lock(things) == 1)
         publish(things, small, [(f"k{n % 50}", n) for n in range(400, 800)])
-        until(lambda: len(effects()) >= 750, 8)  # the last few of a batch group wait for more
+        until(lambda: len(effects()) >= 750, 20)  # the last few of a batch group wait for more
     until(lambda: len(effects()) == 801, 40)
 
 
