@@ -436,7 +436,7 @@ def test_a_full_group_still_takes_part_in_rebalances(member, small, things, effe
     publish(things, small, [(f"k{n}", n) for n in range(400)])
     first = member(slow, concurrency=1)
     until(lambda: first.processor._paused)
-    second = member(apply, concurrency=1)
+    second = member(apply, concurrency=2)  # one waits for the claim of what the first is still at
     until(lambda: second.processor.counts["done"] > 50, 60)  # the first waits up to 20 s for what has started
     go_on.set()
     until(lambda: len(effects()) >= 400)
