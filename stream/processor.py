@@ -178,21 +178,21 @@ class Processor:
         compute, and for a third, they would wait for each other's interpreter, and both be slower.
         Second tries never take all the workers, or slow failing keys would hold the others.
         """
-        flights = self._workers.flights
         while self._workers.idle and self._failure is None:
-            again = sum(flight.run.attempt > 1 for flight in flights)
-            fresh = len(flights) - again
+            fresh = [flight for flight in self._workers.flights if flight.run.attempt == 1]
+            again = len(self._workers.flights) - len(fresh)
             limit = self.group.batch
-            now = time.monotonic()
-            if limit > 1 and fresh:
-                stuck = any(now - flight.begun > STUCK_S for flight in flights if flight.run.attempt == 1)
-                computes = self._workers.waited < WAITING and not stuck
-                alone = fresh > 1 or computes or self._lanes.startable < limit
-                limit = 0 if alone else limit
-            run = self._lanes.take(limit, now, again=2 * again < self._workers.count)
+            if limit > 1 and fresh and not self._worth_a_second(fresh):
+                limit = 0
+            run = self._lanes.take(limit, time.monotonic(), again=2 * again < self._workers.count)
             if run is None:
                 return
             self._workers.start(Flight(run, self._progress.generation))
+
+    def _worth_a_second(self, fresh: list[Flight]) -> bool:
+        if len(fresh) > 1 or self._lanes.startable < self.group.batch:
+            return False
+        return self._workers.waited >= WAITING or time.monotonic() - fresh[0].begun > STUCK_S
 
     def _has_room(self) -> bool:
         """Whether to fetch. What waits behind busy and failing keys counts for memory only: others must go on."""
