@@ -24,7 +24,7 @@ def main() -> None:
 
 def in_the_foreground(words: Sequence[str]) -> bool:
     """Whether these words, as they are typed after `stream`, run a command in the foreground."""
-    command = next((word for word in _without_options(words)), None)
+    command = next(_without_options(words), None)
     return command in IN_THE_FOREGROUND and not (command == "demo" and "place" in words)
 
 

@@ -191,5 +191,10 @@ def text_array(texts: Iterable[str]) -> str:
     return "{" + ",".join([_quoted(text) for text in texts]) + "}"
 
 
+def bytea_array(values: Iterable[bytes]) -> str:
+    """As `int_array`, of bytes."""
+    return text_array(f"\\x{value.hex()}" for value in values)
+
+
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import uuid_utils
 
-from stream.database import query
+from stream.database import bytea_array, query, text_array
 from stream.errors import InvalidEvent
 from stream.events import named_event_id
 from stream.project import Project
@@ -228,12 +228,12 @@ def _header_literals(type: str, headers: Mapping[str, str] | None) -> tuple[str 
                 field, "a name that is not ce_*, stream.* or content-type", "a reserved name", type=type
             )
         try:
-            values.append('"\\\\x' + value.encode().hex() + '"')
+            values.append(value.encode())
             name.encode()
         except UnicodeEncodeError:
             raise InvalidEvent(field, "text that UTF-8 can hold", _clamped(value), type=type) from None
-        names.append('"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"')
-    return "{" + ",".join(names) + "}", "{" + ",".join(values) + "}"
+        names.append(name)
+    return text_array(names), bytea_array(values)
 
 
 def _clamped(value: object) -> str:

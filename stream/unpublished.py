@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from stream.database import LOCK_APPEND, int_array, query, text_array
+from stream.database import LOCK_APPEND, bytea_array, int_array, query, text_array
 from stream.failpoints import failpoint
 from stream.floors import Floors, ReadFrom, Tally
 from stream.publisher import Publisher
@@ -125,7 +125,7 @@ class Unpublished:
                 "limits": int_array(limits.values()),
                 "known": int_array(known),
                 # An array of arrays of different lengths is none in PostgreSQL.
-                "left_out": text_array(_keys(queued.get(pair, ())) for pair in limits),
+                "left_out": text_array(bytea_array(queued.get(pair, ())) for pair in limits),
                 "bytes": MOST_BYTES_A_READ,
             },
             # `<> all($1)` is hashed for a constant only: a prepared plan is ten times slower with ids in memory.
@@ -210,7 +210,3 @@ def _by_topic(rows: Iterable[Row]) -> dict[str, list[Row]]:
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
     return by_topic
-
-
-def _keys(keys: Iterable[bytes]) -> str:
-    return text_array(f"\\x{key.hex()}" for key in keys)
