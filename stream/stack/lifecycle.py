@@ -119,12 +119,10 @@ def restart_postgres(data: Path, mode: Literal["fast", "immediate"] = "fast") ->
 
 def running_in(data: Path) -> Addresses | None:
     """Addresses of the folder's stack where both of its servers run, else None. Asks neither of them."""
-    data = data.resolve()
-    known = state.load(data)
-    if known is None:
+    found = _known(data)
+    if found is None:
         return None
-    wheels.check_installed()
-    kafka, postgres = _servers(data, known, silent)
+    known, kafka, postgres = found
     if not process.is_running(known.kafka_pid, kafka.identity):
         return None
     if not process.is_running(known.postgres_pid, postgres.identity):
@@ -134,13 +132,23 @@ def running_in(data: Path) -> Addresses | None:
 
 def recorded_in(data: Path) -> Addresses | None:
     """Addresses that the folder's stack had when it was last up, whether it runs or not; None where it never was."""
+    found = _known(data)
+    if found is None:
+        return None
+    known, kafka, postgres = found
+    if known.kafka_port is None or known.postgres_port is None:
+        return None
+    return Addresses(kafka.address, postgres.database_url)
+
+
+def _known(data: Path) -> tuple[State, Kafka, Postgres] | None:
+    """What the folder says of its stack, and its servers; None where it never had one."""
     data = data.resolve()
     known = state.load(data)
-    if known is None or known.kafka_port is None or known.postgres_port is None:
+    if known is None:
         return None
     wheels.check_installed()
-    kafka, postgres = _servers(data, known, silent)
-    return Addresses(kafka.address, postgres.database_url)
+    return known, *_servers(data, known, silent)
 
 
 def status(data: Path) -> list[ServerStatus]:
