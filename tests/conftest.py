@@ -19,6 +19,8 @@ from psycopg import sql
 from stream import database, stack
 from stream.config import Config
 from stream.project import Project
+from stream.stack import ports, state
+from stream.stack.state import State
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,6 +37,10 @@ def stack_data() -> Iterator[Path]:
 def servers(stack_data: Path) -> Iterator[stack.Addresses]:
     """Kafka and PostgreSQL, started once a run. A test that kills one of them brings it back with `stack.up`."""
     data = stack_data / ".stream"
+    # Not the usual ports: while a test has killed its broker, another test's stack would take them, and this run's
+    # clients would find a stranger's broker there.
+    state.make_folder(data)
+    State(kafka_port=ports.choose(None), postgres_port=ports.choose(None)).save(data)
     yield stack.up(data, progress=lambda line: print(line))
     stack.down(data, delete=True)
 
