@@ -41,6 +41,7 @@ class RetrySettings:
     """Every number of failing, in one place. Seconds where the name ends with `_s`."""
 
     first_s: float = 1.0
+    soon_s: float = 2.0  # a first failure that is tried again within this time waits for it in memory
     most_s: float = 300.0
     budget_ratio: float = 0.1  # retries to successes
     budget_floor: float = 5.0  # retries a second that are always allowed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from stream.config import RetrySettings
 from stream.control import Control
@@ -40,12 +41,15 @@ class Dispatch:
         self._settings = settings
         # With a rate, no transaction waits for more than a second's turns.
         self._most = group.batch if group.rate is None else max(1, min(group.batch, int(group.rate)))
-        self._retries_next = False
+        self._together = group.batch > 1
+        self._takes = (lanes.take_retries, lanes.take_again, lanes.take)
+        self._turn = 0
         self._ramp_from: float | None = None
         self._ramp_started = 0
 
     def start_runs(self, generation: int) -> None:
         """Hand runs to idle workers, of this generation of assignments."""
+        self._lanes.release(time.monotonic())
         if not self._workers.idle:
             return
         if self._control.hold is not None:
@@ -61,7 +65,8 @@ class Dispatch:
             self._workers.start(Flight(run, generation))
 
     def _next_run(self) -> Run | None:
-        """A run of retries, as long as they do not take all the workers; else of fresh records.
+        """A run of what failed before, as long as such do not take all the workers; else of fresh records. Together
+        with others, second tries are as fresh records.
 
         With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
         worker is worth it for a full run, where runs wait for the database, the last one or this one; where they
@@ -73,19 +78,27 @@ class Dispatch:
             if limit == 0:
                 return None
         run = None
-        if self._lanes.retries and 2 * self._retrying() < self._workers.count:
-            run = self._lanes.take_retries(limit)
-        elif self._group.batch == 1 or self._may_start_another(limit):
-            run = self._lanes.take(limit)
+        if 2 * self._trying_again() < self._workers.count:
+            run = self._take_failed(limit)
+        if run is None and (not self._together or self._may_start_another(limit)):
+            run = self._lanes.take(limit, again=self._together)
         if run is not None and self._ramp_from is not None:
             self._ramp_started += len(run.records)
         return run
 
-    def _retrying(self) -> int:
-        return sum(flight.run.retry for flight in self._workers.flights)
+    def _trying_again(self) -> int:
+        return sum(self._failed(flight.run) for flight in self._workers.flights)
+
+    def _failed(self, run: Run) -> bool:
+        return run.retry or (not self._together and bool(run.first))
+
+    def _take_failed(self, limit: int) -> Run | None:
+        if self._together:
+            return self._lanes.take_retries(limit)
+        return self._by_turns(limit, self._lanes.take_retries, self._lanes.take_again)
 
     def _may_start_another(self, limit: int) -> bool:
-        fresh = [flight for flight in self._workers.flights if not flight.run.retry]
+        fresh = [flight for flight in self._workers.flights if not self._failed(flight.run)]
         if not fresh:
             return True
         if len(fresh) > 1 or self._lanes.startable < limit:
@@ -108,7 +121,7 @@ class Dispatch:
             return
         if not self._control.take_probe():
             return
-        run = self._take_either(1)
+        run = self._by_turns(1, *self._takes)
         if run is not None:
             run.probe = True
             self._workers.start(Flight(run, generation))
@@ -117,18 +130,18 @@ class Dispatch:
         """Nothing beside them, so that it is known who killed the process."""
         if self._workers.flights:
             return
-        run = self._take_either(TOGETHER)
+        run = self._by_turns(TOGETHER, *self._takes)
         if run is None:
             self._suspects.give_up_waiting(time.monotonic())
         else:
             run.suspect = True
             self._workers.start(Flight(run, generation))
 
-    def _take_either(self, limit: int) -> Run | None:
-        """Fresh records and retries by turns."""
-        takes = (self._lanes.take_retries, self._lanes.take)
-        first, second = takes if self._retries_next else takes[::-1]
-        run = first(limit) or second(limit)
-        if run is not None:
-            self._retries_next = not run.retry
-        return run
+    def _by_turns(self, limit: int, *takes: Callable[[int], Run | None]) -> Run | None:
+        """A run from the next of these that has one: none of them waits for another for ever."""
+        for _ in takes:
+            self._turn = (self._turn + 1) % len(takes)
+            run = takes[self._turn](limit)
+            if run is not None:
+                return run
+        return None

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from uuid import UUID
@@ -29,7 +29,7 @@ import structlog
 
 from stream.connection import HandlerConnection
 from stream.errors import Unreachable
-from stream.events import Record, cloud_attributes, event_id
+from stream.events import cloud_attributes, event_id
 from stream.groups import ConsumerGroup
 from stream.handling import Infrastructure, Unplaced, blame
 from stream.lanes import Run, lane_of
@@ -115,7 +115,7 @@ class Execution:
             )
             self._persist(wake, give_up, blame_after=1)
             return [UNRUN if lane in waiting else WOKEN for lane in lanes]
-        works = self._take_out(run.records)
+        works = self._take_out(run)
         self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
         return _outcomes(works)
 
@@ -152,11 +152,11 @@ class Execution:
 
     # -- fresh records ------------------------------------------------------------------------------------------
 
-    def _take_out(self, records: Iterable[Record]) -> list[Work]:
+    def _take_out(self, run: Run) -> list[Work]:
         """The records as works; those with nothing to apply have their outcome already."""
         handlers = self._group.handlers
         works: list[Work] = []
-        for record in records:
+        for record in run.records:
             try:
                 id, type, time = cloud_attributes(record.headers)
             except UnicodeDecodeError as error:
@@ -169,6 +169,10 @@ class Execution:
                 elif type is not None and type not in handlers:
                     work.outcome = NO_HANDLER
             works.append(work)
+        if run.first:
+            first = dict(run.first)
+            for work in works:
+                work.first = first.pop(work.lane, None)
         return works
 
     def _apply_all(self, works: list[Work], _give_up: Callable[[], bool]) -> None:

@@ -124,7 +124,7 @@ class Handling:
             return
         handler = self._group.handlers.get(event.type) if isinstance(event, Event) else None
         listed = self._listed.get(work.lane)
-        if listed is not None and (listed is not handler or work.row is not None):
+        if listed is not None and (listed is not handler or work.attempt > 1):
             # A list that holds an earlier event of this key goes first, and may fail.
             self._flush(listed)
             if work.lane in self._blocked:
@@ -139,7 +139,7 @@ class Handling:
             self.plain = False
         elif not handler.batch:
             self._call(handler, event, [work], [event])
-        elif work.row is None:
+        elif work.attempt == 1:
             self._lists.setdefault(handler, []).append((work, event))
             self._listed[work.lane] = handler
         else:  # another try: a list of one, or a neighbour's failure would count for it

@@ -1,24 +1,27 @@
 """Which record may start now. One lane a key: a key's records run one after the other, keys side by side.
 
-A lane is *ready* (it has records, nothing of it runs), *busy* (a run holds its first records) or *idle*, which is:
-not there. Records that run have left their lane; those that must run again are given back to its front, so the
-order of a key never changes. Records of the retry topic have lanes and runs of their own: what they wake is in the
-database, and one of them wakes all that its key has there.
+A lane is *ready* (it has records, nothing of it runs), *busy* (a run holds its first records), *waiting* (its first
+record has failed once, and the time of its second try has not come) or *idle*, which is: not there. Records that run
+have left their lane; those that must run again are given back to its front, so the order of a key never changes.
+Records of the retry topic have lanes and runs of their own: what they wake is in the database, and one of them wakes
+all that its key has there.
 
 Pure: no threads, no clock, no Kafka. The caller is one thread.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stream.events import Record
-from stream.outcomes import Outcome
+from stream.outcomes import FirstTry, Outcome
 
 LaneKey = tuple[str, bytes | int]  # (topic, key), or (topic, partition) where the key is null
 
+MOST_WAITING = 100  # lanes; of what fails beyond them, nothing is kept in memory
 RECORD_OVERHEAD_BYTES = 1000  # what a Record costs beside its value: headers, objects
 
 
@@ -26,6 +29,7 @@ RECORD_OVERHEAD_BYTES = 1000  # what a Record costs beside its value: headers, o
 class Run:
     """Records that one worker applies together, each key's in order.
 
+    `first`: of lanes whose first record here is tried for the second time, what the first try left.
     `retry`: they are of the retry topic, one a key. `probe`: one record, tried to see whether trying helps again.
     `suspect`: one of them may have killed its process; each is tried alone.
     `woken`, filled by who applies it: what became of each event that retry records woke. `succeeded`, too: whether
@@ -33,6 +37,7 @@ class Run:
     """
 
     records: list[Record]
+    first: dict[LaneKey, FirstTry] = field(default_factory=dict)
     retry: bool = False
     probe: bool = False
     suspect: bool = False
@@ -41,12 +46,14 @@ class Run:
 
 
 class _Lane:
-    __slots__ = ("busy", "key", "waiting")
+    __slots__ = ("busy", "first", "key", "wait", "waiting")
 
     def __init__(self, key: LaneKey) -> None:
         self.key = key
         self.waiting: deque[Record] = deque()
         self.busy = False
+        self.first: FirstTry | None = None  # of the first record
+        self.wait = 0  # the number of the wait for its second try, 0 while there is none
 
 
 class Lanes:
@@ -60,7 +67,11 @@ class Lanes:
         self._retry_topic = retry_topic
         self._lanes: dict[LaneKey, _Lane] = {}
         self._ready: deque[_Lane] = deque()
+        self._again: deque[_Lane] = deque()  # ready, for the first record's second try
         self._retries: deque[_Lane] = deque()  # ready, of the retry topic
+        self._heap: list[tuple[float, int, _Lane]] = []
+        self._last_wait = 0
+        self.waits = 0  # lanes whose first record waits for its second try
         self.count = 0  # records added and neither settled nor dropped
         self.bytes = 0
         self.startable = 0  # records of ready lanes: what a worker could take now
@@ -76,7 +87,7 @@ class Lanes:
                 lane = lanes[lane_key] = _Lane(lane_key)
                 self._queue(lane).append(lane)
                 self.startable += 1
-            elif not lane.busy:
+            elif not (lane.busy or lane.wait):
                 self.startable += 1
             lane.waiting.append(record)
             self.count += 1
@@ -87,12 +98,33 @@ class Lanes:
         """How many keys of the retry topic are ready."""
         return len(self._retries)
 
-    def take(self, limit: int) -> Run | None:
-        """Up to `limit` records of ready lanes. The lanes of the run are busy until `settle`."""
-        records: list[Record] = []
-        while self._ready and len(records) < limit:
-            lane = self._ready.popleft()
+    @property
+    def again(self) -> int:
+        """How many lanes are ready for their first record's second try."""
+        return len(self._again)
+
+    def take(self, limit: int, *, again: bool = False) -> Run | None:
+        """Up to `limit` records of ready lanes that have not failed; with `again`, first of all of those whose first
+        record is tried again. Its lanes are busy until `settle`."""
+        run = Run([])
+        if again:
+            self._draw(self._again, run, limit)
+        self._draw(self._ready, run, limit)
+        return run if run.records else None
+
+    def take_again(self, limit: int) -> Run | None:
+        """The same of lanes whose first record is tried again, and no others."""
+        run = Run([])
+        self._draw(self._again, run, limit)
+        return run if run.records else None
+
+    def _draw(self, lanes: deque[_Lane], run: Run, limit: int) -> None:
+        records = run.records
+        while lanes and len(records) < limit:
+            lane = lanes.popleft()
             waiting = lane.waiting
+            if lane.first is not None:
+                run.first[lane.key] = lane.first
             self.startable -= len(waiting)
             lane.busy = True
             room = limit - len(records)
@@ -101,7 +133,6 @@ class Lanes:
                 waiting.clear()
             else:
                 records.extend(waiting.popleft() for _ in range(room))
-        return Run(records) if records else None
 
     def take_retries(self, limit: int) -> Run | None:
         """One record of each of up to `limit` ready lanes of the retry topic."""
@@ -111,38 +142,76 @@ class Lanes:
             lane.busy = True
         return Run([lane.waiting.popleft() for lane in lanes], retry=True) if lanes else None
 
-    def settle(self, run: Run, back: Sequence[Record] = ()) -> None:
-        """End a run. `back` are those of its records that are not finished, in their order: they run again."""
+    def settle(
+        self, run: Run, back: Sequence[Record] = (), first: Mapping[LaneKey, FirstTry] | None = None
+    ) -> None:
+        """End a run. `back` are those of its records that are not finished, in their order: they run again.
+
+        `first` says of lanes that the first of these has failed now, and when it is tried again.
+        """
         for record in reversed(back):
             self._lanes[lane_of(record)].waiting.appendleft(record)
         self.count -= len(run.records) - len(back)
         self.bytes -= sum(map(size_of, run.records)) - sum(map(size_of, back))
+        heads = {lane_of(record): record for record in reversed(run.records)} if run.first else {}
         for key in dict.fromkeys(map(lane_of, run.records)):
             lane = self._lanes[key]
             lane.busy = False
+            if first and key in first:
+                self._wait(lane, first[key])
+            elif key in run.first and not (lane.waiting and lane.waiting[0] is heads[key]):
+                lane.first = None  # else its second try could not be made, and is still to be made
             self._place(lane)
+
+    def release(self, now: float) -> None:
+        """Make lanes ready whose time has come."""
+        while self._heap and self._heap[0][0] <= now:
+            _, number, lane = heapq.heappop(self._heap)
+            if lane.wait == number:  # else an older wait, of a record that was dropped since
+                self._end_wait(lane)
+                self._place(lane)
+
+    def next_release(self) -> float | None:
+        """When the next waiting lane may go on; None where none waits."""
+        return self._heap[0][0] if self._heap else None
 
     def drop(self, topic: str, partition: int) -> None:
         """Forget what of this partition has not started. What runs is settled as ever."""
         for lane in list(self._lanes.values()):
             if lane.key[0] != topic or all(record.partition != partition for record in lane.waiting):
                 continue
+            head = lane.waiting[0]
             keep = deque(record for record in lane.waiting if record.partition != partition)
             gone = len(lane.waiting) - len(keep)
             self.count -= gone
             self.bytes -= sum(size_of(record) for record in lane.waiting if record.partition == partition)
-            if not lane.busy:
+            if not (lane.busy or lane.wait):
                 self.startable -= len(lane.waiting)
                 self._queue(lane).remove(lane)
             lane.waiting = keep
+            if not lane.busy and head.partition == partition:
+                lane.first = None
+                self._end_wait(lane)
             self._place(lane)
 
+    def _wait(self, lane: _Lane, first: FirstTry) -> None:
+        self._last_wait += 1
+        lane.first, lane.wait = first, self._last_wait
+        self.waits += 1
+        heapq.heappush(self._heap, (first.again_at, self._last_wait, lane))
+
+    def _end_wait(self, lane: _Lane) -> None:
+        self.waits -= lane.wait > 0
+        lane.wait = 0
+
     def _queue(self, lane: _Lane) -> deque[_Lane]:
+        if lane.first is not None:
+            return self._again
         return self._retries if lane.key[0] == self._retry_topic else self._ready
 
     def _place(self, lane: _Lane) -> None:
-        """Put a lane that does not run where `take` finds it, or forget an empty one."""
-        if lane.busy:
+        """Put a lane that neither runs nor waits where a run is taken from, or forget an empty one."""
+        if lane.busy or lane.wait:
             return
         if not lane.waiting:
             del self._lanes[lane.key]

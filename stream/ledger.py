@@ -36,29 +36,28 @@ class Ledger:
     worker: str
     epoch: int = 0
 
-    def claim(self, conn: HandlerConnection, ids: Sequence[UUID]) -> Claim:
-        """Claim events for the transaction that was begun: first tries. Statement only; for a pipeline.
+    def claim(
+        self, conn: HandlerConnection, ids: Sequence[UUID], attempts: Sequence[int] | None = None
+    ) -> Claim:
+        """Claim events for the transaction that was begun: first tries, where `attempts` does not say otherwise.
+        Statement only; for a pipeline.
 
         The row, not yet committed, is the lock: another transaction that claims the same event waits for this one.
         Ids are sorted, so that two of them cannot wait for each other.
         """
-        sorted_ids = _array(sorted(ids, key=attrgetter("int")))
-        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "ids": sorted_ids}
-        return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
+        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker}
+        if attempts is None:
+            arguments["ids"] = _array(sorted(ids, key=attrgetter("int")))
+            return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
+        arguments |= {"ids": _array(ids), "attempts": list(attempts)}
+        return Claim(ids, conn.execute(query("claim_again"), arguments, binary=True))
 
-    def claim_one(self, conn: HandlerConnection, id: UUID) -> tuple[bool, bool]:
-        """The same for one event; returns whether it was claimed, and whether anything of the group is parked."""
-        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker, "id": id.hex}
+    def claim_one(self, conn: HandlerConnection, id: UUID, attempt: int, lane: int) -> tuple[bool, bool]:
+        """The same for one event; returns whether it was claimed, and whether its lane has parked rows."""
+        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker}
+        arguments |= {"id": id.hex, "attempt": attempt, "lane": lane}
         rows = conn.execute(query("claim_one"), arguments).rowcount
         return rows > 0, rows > 1
-
-    def claim_woken(self, conn: HandlerConnection, ids: Sequence[UUID], attempts: Sequence[int]) -> Claim:
-        """The same for events that were parked, each with the number of this try."""
-        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker}
-        cursor = conn.execute(
-            query("claim_woken"), arguments | {"ids": _array(ids), "attempts": list(attempts)}, binary=True
-        )
-        return Claim(ids, cursor)
 
     def unclaim(self, conn: HandlerConnection, ids: Iterable[UUID]) -> None:
         """Take back claims whose events were not applied."""

@@ -2,7 +2,7 @@
 
 A fresh event may be handled once it is claimed and, looked up after that, its key is not parked. (Looked up only
 before: somebody who lost its partitions may park the key in between, and give us the claim with the same commit.)
-Where nothing of the group is parked, that look is one probe of an empty index, in the claim's own round trip. An
+That look is in the claim's own round trip: a probe of an index that is empty while nothing of the group is parked. An
 event whose key is parked follows, and is never claimed; a claim that was wrong is given back by undoing the
 transaction, which begins again, no attempt counted.
 
@@ -13,18 +13,19 @@ under that lock, and what then still stands there has a live head that will wake
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from stream.connection import HandlerConnection
 from stream.database import query
-from stream.ledger import Ledger
+from stream.ledger import Claim, Ledger
 from stream.outcomes import DUPLICATE, PARKED
 from stream.parking import Parking
 from stream.work import Work, forget
 
 MOST_LOCKS = 256  # of one transaction; PostgreSQL's table of them is small, and everybody's
+MOST_MET = 10_000
 
 
 class TooManyLocks(Exception):
@@ -38,6 +39,7 @@ class Opening:
     ledger: Ledger
     parking: Parking | None = None
     _wary: bool = False  # something of the group was parked when we last looked
+    _met: set[int] = field(default_factory=set)  # lanes that were
 
     def fresh(self, conn: HandlerConnection, works: list[Work]) -> list[Work]:
         """Begin and claim. Each work is then claimed, or has an outcome: a duplicate, or parked, to be written.
@@ -45,8 +47,7 @@ class Opening:
         Works that failed in a transaction that was undone are among them; their lanes get locked at once.
         """
         try:
-            failed = [work for work in works if work.outcome is not None]
-            locked = set() if self.parking is None else {self.parking.lane_of(work) for work in failed}
+            locked = self._to_lock(works)
             singles = works if len(works) == 1 else _singles(works)
             if locked or not self._begin_unlocked(conn, singles, locked):
                 while not self._begin_locked(conn, singles, locked):
@@ -58,42 +59,63 @@ class Opening:
             raise
         return works
 
+    def _to_lock(self, works: list[Work]) -> set[int]:
+        """Lanes of what failed, and of what will be found parked by all likelihood."""
+        parking = self.parking
+        if parking is None:
+            return set()
+        locked = {parking.lane_of(work) for work in works if work.outcome is not None}
+        if self._met and len(works) > 1:
+            locked |= self._met.intersection([parking.lane_of(work) for work in works])
+        return locked
+
     def _begin_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
         """The way of a run that meets nothing parked. False: undone; begin again, with these lanes locked.
 
         Claimed first and looked up then: what is found parked gives the claim back by undoing the transaction.
         """
         parking = self.parking
-        if parking is None or not self._wary:
-            if len(works) == 1:
-                conn.execute("begin")
-                mine, self._wary = self.ledger.claim_one(conn, works[0].id)
-                refused = set() if mine else {works[0].id}
-            else:
-                with conn.pipeline():
-                    conn.execute("begin")
-                    claim = self.ledger.claim(conn, [work.id for work in works])
-                    after = conn.execute(query("any_parked"), {"group": self.ledger.group})
-                self._wary = _flag(after)
-                refused = claim.refused()
-            if self._wary and parking is not None:
-                conn.rollback()
-                return False
-            _claimed(works, refused)
-            return True
-        lanes = {parking.lane_of(work) for work in works}
+        if len(works) == 1:
+            return self._begin_one(conn, works[0], locked)
+        wary = self._wary and parking is not None
         with conn.pipeline():
             conn.execute("begin")
-            any_parked = conn.execute(query("any_parked"), {"group": self.ledger.group})
-            claim = self.ledger.claim(conn, [work.id for work in works])
-            looked = parking.look(conn, lanes)
-        self._wary = _flag(any_parked)
-        locked |= {lane for (lane,) in looked}
-        if locked:
-            conn.rollback()
-            return False
+            before = conn.execute(query("any_parked"), {"group": self.ledger.group}) if wary else None
+            claim = self._claim(conn, works)
+            if wary:
+                assert parking is not None
+                after = parking.look(conn, {parking.lane_of(work) for work in works})
+            else:
+                after = conn.execute(query("any_parked"), {"group": self.ledger.group})
+        if parking is not None:
+            if wary:
+                self._wary = _flag(before)
+                locked |= {lane for (lane,) in after}
+            else:
+                self._wary = _flag(after)
+            if locked or (self._wary and not wary):
+                conn.rollback()
+                return False
         _claimed(works, claim.refused())
         return True
+
+    def _begin_one(self, conn: HandlerConnection, work: Work, locked: set[int]) -> bool:
+        parking = self.parking
+        lane = 0 if parking is None else parking.lane_of(work)
+        conn.execute("begin")
+        mine, parked = self.ledger.claim_one(conn, work.id, work.attempt, lane)
+        if parked and parking is not None:
+            locked.add(lane)
+            conn.rollback()
+            return False
+        _claimed([work], set() if mine else {work.id})
+        return True
+
+    def _claim(self, conn: HandlerConnection, works: Sequence[Work]) -> Claim:
+        again = any([work.first for work in works])
+        return self.ledger.claim(
+            conn, [work.id for work in works], [work.attempt for work in works] if again else None
+        )
 
     def _begin_locked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
         """The same where lanes are parked, or are to be: these are locked. False: more of them were met, now among
@@ -106,13 +128,14 @@ class Opening:
             parking.lock(conn, locked)
             looked = parking.look(conn, set(lanes))
         parked = {lane for (lane,) in looked}
+        self._met = (self._met.difference(lanes) if len(self._met) < MOST_MET else set()) | parked
         if not parked <= locked:
             locked |= parked
             return False
         pairs = list(zip(works, lanes, strict=True))
         free = [work for work, lane in pairs if lane not in parked]
         with conn.pipeline():
-            claim = self.ledger.claim(conn, [work.id for work in free])
+            claim = self._claim(conn, free)
             again = parking.look(conn, {lane for lane in lanes if lane not in parked})
         met = {lane for (lane,) in again}
         if met:
@@ -135,7 +158,7 @@ class Opening:
         works = parking.works(loaded)
         if works:
             singles = _singles(works)
-            claim = self.ledger.claim_woken(conn, [w.id for w in singles], [w.attempt for w in singles])
+            claim = self.ledger.claim(conn, [w.id for w in singles], [w.attempt for w in singles])
             _claimed(singles, claim.refused())
         return works
 

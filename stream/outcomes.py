@@ -5,8 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["done", "duplicate", "skipped", "parked", "dead", "woken", "failed", "unrun"]
+Kind = Literal["done", "duplicate", "skipped", "parked", "dead", "woken", "waiting", "failed", "unrun"]
 Stage = Literal["decode", "handler", "commit"]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTry:
+    """What is kept of a record's first try, which failed at `at` (monotonic seconds), until its second is made, at
+    `again_at`."""
+
+    at: float
+    again_at: float
+    error_class: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +27,20 @@ class Outcome:
     letter is written. `woken`: a retry record; what it woke is in the database. These are finished: the offset may
     pass.
 
-    `failed`: its handler, or its bytes (`stage`), raised `error`, and nothing is written down about it. `unrun`: it
-    was not tried, or the try did not count; it comes again.
+    `waiting`: its first try failed, and its second (`first` says when) is made by this process, which keeps it in
+    memory until then. `failed`: its handler, or its bytes (`stage`), raised `error`, and nothing is written down
+    about it. `unrun`: it was not tried, or the try did not count; it comes again.
     """
 
     kind: Kind
     reason: str | None = None
     error: BaseException | None = None
     stage: Stage | None = None
+    first: FirstTry | None = None
 
     @property
     def finished(self) -> bool:
-        return self.kind not in ("failed", "unrun")
+        return self.kind not in ("waiting", "failed", "unrun")
 
 
 DONE = Outcome("done")

@@ -11,8 +11,11 @@ Invariants, kept by the transaction that calls this:
 from __future__ import annotations
 
 import hashlib
+import json
+import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -88,6 +91,7 @@ class Parking:
             | self._records([verdict.work for verdict in verdicts])
             | {
                 "attempts": [verdict.work.attempt for verdict in verdicts],
+                "firsts": [_first(verdict.work) for verdict in verdicts],
                 "delays": [None if v.retry is None else v.retry.delay_s for v in verdicts],
                 "kinds": [
                     f.kind if v.retry else _dead_kind(f) for v, f in zip(verdicts, failures, strict=True)
@@ -157,6 +161,7 @@ class Parking:
         }
 
 
+@lru_cache(maxsize=16384)
 def lane_number(group: str, topic: str, key: bytes | None, partition: int) -> int:
     """As stream.parked_lane in SQL."""
     name = f"{group}\x1f{topic}\x1f".encode()
@@ -191,6 +196,15 @@ def header_literals(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, s
 def _storable(text: str | None) -> str | None:
     """Kafka's text may hold what PostgreSQL's cannot."""
     return None if text is None else text.replace("\0", "\ufffd")
+
+
+def _first(work: Work) -> str | None:
+    """What is known of a first try that was not written down, as JSON; `ago` in seconds."""
+    first = work.first
+    if first is None:
+        return None
+    ago = time.monotonic() - first.at
+    return json.dumps({"ago": ago, "class": first.error_class, "message": first.message})
 
 
 def _dead_kind(failure: Failure) -> str:

@@ -35,7 +35,7 @@ from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
 from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
-from stream.lanes import Lanes
+from stream.lanes import MOST_WAITING, Lanes, lane_of
 from stream.offsets import Progress
 from stream.pace import Pace
 from stream.project import Project
@@ -96,7 +96,7 @@ class Processor:
                 config.database_url,
                 worker=name,
                 stopping=self._stopping,
-                failing=Failing.of(group, name, health, config.retries),
+                failing=Failing.of(group, name, health, config.retries, self._may_wait),
                 desk=self._watchdog.desk(),
                 pace=self._pace,
             ),
@@ -185,7 +185,7 @@ class Processor:
         flight, run = landing.flight, landing.flight.run
         for outcome in run.woken if run.retry else landing.outcomes:
             self.counts[outcome.kind] += 1
-        back = []
+        back, first = [], {}
         for record, outcome in zip(run.records, landing.outcomes, strict=True):
             partition = (record.topic, record.partition)
             if not self._progress.waits_for(partition, flight.generation):
@@ -196,7 +196,9 @@ class Processor:
                 self._progress.finished(partition, record.offset)
             elif partition not in self._rebalance.leaving:
                 back.append(record)
-        self._lanes.settle(run, back)
+                if outcome.first is not None:
+                    first[lane_of(record)] = outcome.first
+        self._lanes.settle(run, back, first)
         if self._suspects and (passed := self._suspects.passed(self._progress)):
             log.info("suspects.passed", group=self.group.name, partitions=names(passed))
         if run.probe:
@@ -235,8 +237,14 @@ class Processor:
     def _patience(self) -> float:
         if self._workers.flights:
             return BUSY_S
-        # What could start, and did not, is held by something: the group, or a ramp.
-        return HELD_S if self._lanes.startable else IDLE_S
+        if self._lanes.startable:  # something holds it: the group, or a ramp
+            return HELD_S
+        until = self._lanes.next_release()
+        return IDLE_S if until is None else min(IDLE_S, max(0.0, until - time.monotonic()))
+
+    def _may_wait(self) -> bool:
+        """Asked by workers: whether one more lane may wait in memory for a second try."""
+        return self._lanes.waits < MOST_WAITING and self._lanes.count < MOST_RECORDS // 2
 
     def _receive(self, limit: int, timeout: float) -> int:
         """Fetch, and put what is ours and new into the lanes; returns how much that was."""

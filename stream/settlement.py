@@ -1,5 +1,6 @@
 """Settlement: what stands between the handlers and the commit. What was applied stays, what failed is written down.
 
+wait     a first failure that is tried again soon: the claim undone, and nothing written; its lane waits in memory
 retry    the claim undone, a parked row with its due time, later events of its key behind it, a live head
 dead     the claim becomes the ledger's `dead`, a letter and its record for <group>.dlq; `on_dead` says whether
          the key goes on or its row stays, held
@@ -8,8 +9,9 @@ dead     the claim becomes the ledger's `dead`, a letter and its record for <gro
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -26,7 +28,7 @@ from stream.keys import shown_key
 from stream.lanes import Run
 from stream.ledger import Ledger
 from stream.outbox import Outbox, Prepared
-from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, Outcome
+from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, FirstTry, Outcome
 from stream.parking import Parking, Verdict
 from stream.policy import Dead, FailurePolicy, Retry
 from stream.work import Work
@@ -48,21 +50,31 @@ class ProbeFailed(Uncounted):
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """What becomes of a group's failed events, for one worker."""
+    """What becomes of a group's failed events, for one worker. `may_wait`: whether a first failure that is tried again
+    soon may wait in memory."""
 
     parking: Parking
     policy: FailurePolicy
     health: Health
     holds_dead: bool
+    may_wait: Callable[[], bool] = lambda: False
 
     @classmethod
-    def of(cls, group: ConsumerGroup, worker: str, health: Health, settings: RetrySettings) -> Failing:
+    def of(
+        cls,
+        group: ConsumerGroup,
+        worker: str,
+        health: Health,
+        settings: RetrySettings,
+        may_wait: Callable[[], bool],
+    ) -> Failing:
         """As the group says. `health` is that of all its workers in this process."""
         return cls(
             Parking(group.name, worker, on_dead=group.on_dead),
             FailurePolicy(group.attempts, group.give_up_after.total_seconds(), settings),
             health,
             holds_dead=group.on_dead == "hold",
+            may_wait=may_wait,
         )
 
 
@@ -96,6 +108,27 @@ class Settlement:
     def begin_run(self, run: Run) -> None:
         """All that is settled from now on is of this run."""
         self._run = run
+
+    def put_off(self, works: Sequence[Work]) -> None:
+        """First failures that are tried again soon wait for it in memory: nothing is written about them."""
+        failing, run = self._failing, self._run
+        if failing is None or run.retry or run.probe or run.suspect:
+            return
+        in_a_row = _behind_the_last_success(works)
+        for work in works:
+            if not (work.failed and work.attempt == 1 and failing.may_wait()):
+                continue
+            verdict = self._verdict(failing, work)
+            failure, retry = verdict.failure, verdict.retry
+            if retry is None or retry.delay_s > failing.policy.settings.soon_s:
+                continue
+            assert work.outcome is not None
+            now = time.monotonic()
+            first = FirstTry(now, now + retry.delay_s, failure.error_class, failure.message)
+            work.outcome = replace(work.outcome, kind="waiting", first=first)
+            self._log(verdict)
+            if failure.kind == "unavailable" and id(work) in in_a_row:
+                failing.health.unavailable(work.lane)
 
     def worth_committing(self, works: Sequence[Work]) -> bool:
         """Whether the transaction has anything to say."""
@@ -151,11 +184,12 @@ class Settlement:
         if self._failing is None:
             return
         health = self._failing.health
+        in_a_row = _behind_the_last_success(settled.works)
         for verdict in settled.verdicts:
             self._log(verdict)
             if verdict.retry is None and verdict.failure.deploy_fault:
                 health.died()
-            elif verdict.failure.kind == "unavailable":
+            elif verdict.failure.kind == "unavailable" and id(verdict.work) in in_a_row:
                 health.unavailable(verdict.work.lane)
         if done:
             self._run.succeeded = True
@@ -193,7 +227,7 @@ class Settlement:
         decided: Retry | Dead = failing.policy.decide(
             failure.kind,
             work.attempt,
-            0.0 if work.row is None else work.row.age_s,
+            _age_s(work),
             random.random(),
             retry_after=failure.retry_after,
             over_budget=failure.kind in ("failure", "unavailable") and not failing.health.may_retry(),
@@ -276,6 +310,23 @@ class Settlement:
             again_in_seconds=None if retry is None else round(retry.delay_s, 1),
             stack=failure.stack if failure.stage == "handler" else None,
         )
+
+
+def _behind_the_last_success(works: Sequence[Work]) -> set[int]:
+    """What failed before a success says nothing about what it needs being there now."""
+    behind: set[int] = set()
+    for work in reversed(works):
+        if work.outcome is DONE:
+            break
+        behind.add(id(work))
+    return behind
+
+
+def _age_s(work: Work) -> float:
+    """Seconds since it first failed."""
+    if work.row is not None:
+        return work.row.age_s
+    return 0.0 if work.first is None else time.monotonic() - work.first.at
 
 
 def _moves(work: Work) -> bool:

@@ -170,6 +170,8 @@ class Transactions:
         with conn.pipeline() if together else nullcontext():
             handling.run(runnable)
             failpoint("consume.handled")
+            if not handling.plain:
+                settlement.put_off(runnable)
             # Fresh, all of them this transaction's, and all of them done.
             plain = handling.plain and 0 < len(runnable) == len(pending) and runnable[0].row is None
             if not plain and (handling.doomed or not settlement.worth_committing(works)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from stream.errors import text_of
 from stream.events import Record
 from stream.lanes import LaneKey
-from stream.outcomes import UNRUN, Outcome, Stage
+from stream.outcomes import UNRUN, FirstTry, Outcome, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class ParkedRow:
 class Work:
     """One record. `type` and `time` are what its headers say, `id` is never missing.
 
-    `row`: it was parked, and this is another try. `claimed`: this transaction holds its ledger row.
+    `first`: this is the second try, of a record that was kept in memory. `row`: it was parked, and this is another
+    try. `claimed`: this transaction holds its ledger row.
     """
 
     record: Record
@@ -34,6 +35,7 @@ class Work:
     type: str | None
     time: str | None
     row: ParkedRow | None = None
+    first: FirstTry | None = None
     outcome: Outcome | None = None
     claimed: bool = False
 
@@ -43,7 +45,9 @@ class Work:
     @property
     def attempt(self) -> int:
         """The number of the try, from 1."""
-        return 1 if self.row is None else self.row.attempts + 1
+        if self.row is not None:
+            return self.row.attempts + 1
+        return 1 if self.first is None else 2
 
     @property
     def finished(self) -> bool:

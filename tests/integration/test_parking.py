@@ -55,6 +55,22 @@ def worker(small: Project, database_url: str) -> Iterator[Callable[..., Retrying
         each.execution.close()
 
 
+def test_failures_that_successes_follow_in_the_same_run_open_no_breaker(worker, small, effects) -> None:
+    down = {f"k{n}" for n in range(20, 30)}
+
+    def handler(event: Event, ctx: Context) -> None:
+        if event.key in down:
+            raise TransientError("not now")
+
+    w = worker(handler, batch=50)
+    records = [record(small, f"k{n}", n) for n in range(50)]
+    w.run(*records)
+    assert w.health.take_wishes() == (None, None)
+    down.update(f"k{n}" for n in range(40, 50))
+    w.run(*[record(small, f"k{n}", n) for n in range(50)])
+    assert w.health.take_wishes()[0] is not None
+
+
 class Fails:
     """A handler that fails for the numbers it is told to, once each try while they are there."""
 

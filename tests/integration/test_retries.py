@@ -118,6 +118,61 @@ def test_a_failing_event_holds_its_key_and_nothing_else_not_even_the_offset(
     m.end()
 
 
+@pytest.mark.parametrize("batch", [1, 20])
+def test_a_first_failure_is_tried_again_from_memory_and_leaves_nothing_behind(
+    member, small, things, effects, conn, batch
+) -> None:
+    attempts: dict[int, list[int]] = defaultdict(list)
+
+    def handler(event: Event, ctx: Context) -> None:
+        n = event.data["n"]
+        attempts[n].append(ctx.attempt)
+        apply(event, ctx)
+        if n == 3 and len(attempts[n]) == 1:
+            raise TransientError("not yet")
+
+    conn.execute("create table seen (what text)")
+    conn.execute(
+        "create function note() returns trigger language plpgsql as"
+        " $$ begin insert into seen values (tg_table_name); return null; end $$"
+    )
+    for table in ("parked", "scheduled", "outbox"):
+        conn.execute(f"create trigger note after insert on stream.{table} execute function note()")
+    conn.commit()
+    publish(things, small, [(key, n) for n, key in enumerate("aabababbab")])
+    m = member(handler, batch=batch)
+    until(lambda: len(effects()) == 10)
+    assert per_key(effects()) == {"a": [0, 1, 3, 5, 8], "b": [2, 4, 6, 7, 9]}
+    assert attempts[3][-1] == 2
+    assert conn.execute("select what from seen").fetchall() == []
+    assert conn.execute("select count(*) from stream.ledger where attempts = 2").fetchone() == (1,)
+    conn.commit()
+    m.end()
+
+
+def test_a_second_failure_is_parked_with_both_tries(member, small, things, effects, conn) -> None:
+    heal = threading.Event()
+
+    def handler(event: Event, ctx: Context) -> None:
+        if not heal.is_set():
+            raise ValueError(f"try {ctx.attempt}")
+        apply(event, ctx)
+
+    publish(things, small, [("a", 1)])
+    m = member(handler, attempts=100)
+    until(lambda: count(conn, "parked") == 1)
+    [(errors, apart)] = conn.execute(
+        "select errors, last_failed_at - first_failed_at > '0' from stream.parked"
+    ).fetchall()
+    conn.commit()
+    assert [(error["attempt"], error["message"]) for error in errors][-2:] == [(2, "try 2"), (1, "try 1")]
+    assert errors[-1]["at"] < errors[-2]["at"]
+    assert apart
+    heal.set()
+    until(lambda: effects() == [("a", 1)])
+    m.end()
+
+
 @pytest.mark.parametrize("batch", [1, 50])
 def test_random_failures_among_many_keys_lose_and_reorder_nothing(
     member, small, things, effects, conn, batch
@@ -238,7 +293,7 @@ def test_an_outage_kills_no_event_burns_no_attempt_and_ends_without_a_storm(
     second = member(provider, concurrency=4)
     until(lambda: second.processor._control.probe_failures >= 2)
     assert len(provider.asked) - asked < 10, "a restart asks no more than the probes do"
-    parked = conn.execute("select max(attempts) from stream.parked").fetchall()
+    parked = conn.execute("select coalesce(max(attempts), 0) from stream.parked").fetchall()
     conn.commit()
     back = time.monotonic()
     provider.down.clear()

@@ -8,10 +8,15 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from stream.events import Record
 from stream.lanes import Lanes, Run, lane_of, size_of
+from stream.outcomes import FirstTry
 
 
 def record(offset: int, key: str | None = "a", partition: int = 0, topic: str = "orders") -> Record:
     return Record(topic, partition, offset, None if key is None else key.encode(), b"value", [], 0)
+
+
+def failed(at: float, again_at: float) -> FirstTry:
+    return FirstTry(at, again_at, "ValueError", "not now")
 
 
 def offsets(run: Run | None) -> list[int]:
@@ -64,6 +69,52 @@ def test_records_without_a_key_share_the_lane_of_their_partition() -> None:
     assert offsets(lanes.take(9)) == [2]
 
 
+def test_a_lane_whose_first_record_failed_waits_for_its_second_try_and_holds_no_other() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "a"), record(2, "b")])
+    run = lanes.take(1)
+    first = failed(5.0, 7.0)
+    lanes.settle(run, back=run.records, first={("orders", b"a"): first})
+    assert (lanes.waits, lanes.next_release(), lanes.startable) == (1, 7.0, 1)
+    lanes.release(6.9)
+    assert offsets(lanes.take(9, again=True)) == [2]
+    lanes.release(7.0)
+    assert (lanes.waits, lanes.next_release()) == (0, None)
+    assert lanes.take(9) is None  # second tries are asked for
+    second = lanes.take_again(9)
+    assert (offsets(second), second.first) == ([0, 1], {("orders", b"a"): first})
+    lanes.settle(second)
+    lanes.add([record(3, "a")])
+    assert (offsets(lanes.take(9)), lanes.take_again(9)) == ([3], None)
+
+
+def test_a_second_try_that_was_not_made_is_still_to_be_made() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "a")])
+    run = lanes.take(1)
+    lanes.settle(run, back=run.records, first={("orders", b"a"): failed(0.0, 1.0)})
+    lanes.release(1.0)
+    again = lanes.take_again(1)
+    lanes.settle(again, back=again.records)
+    again = lanes.take_again(1)
+    assert (offsets(again), list(again.first)) == ([0], [("orders", b"a")])
+    lanes.settle(again)
+    assert (offsets(lanes.take(9)), lanes.waits) == ([1], 0)
+
+
+def test_a_dropped_partition_takes_its_waiting_records_with_it() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a")])
+    run = lanes.take(1)
+    lanes.settle(run, back=run.records, first={("orders", b"a"): failed(0.0, 1.0)})
+    lanes.drop("orders", 0)
+    assert (lanes.waits, lanes.count) == (0, 0)
+    lanes.add([record(0, "a")])  # the partition came back
+    assert (offsets(lanes.take(9)), lanes.take_again(9)) == ([0], None)
+    lanes.release(1.0)  # the old wait wakes nobody
+    assert lanes.startable == 0
+
+
 def test_a_dropped_partition_is_forgotten_but_what_runs_still_holds_its_key() -> None:
     lanes = Lanes()
     lanes.add([record(0, "a"), record(1, "a"), record(2, "b", partition=1)])
@@ -86,6 +137,7 @@ class Schedule(RuleBasedStateMachine):
         self.offset = 0
         self.running: list[Run] = []
         self.generation = 0  # offsets below it were dropped
+        self.now = 0.0
         self.waiting: dict[object, list[int]] = {}  # what each lane must still run, in order
         self.added: dict[int, Record] = {}
 
@@ -98,9 +150,14 @@ class Schedule(RuleBasedStateMachine):
             self.waiting.setdefault(lane_of(r), []).append(r.offset)
         self.lanes.add(new)
 
-    @rule(limit=st.integers(1, 5), target=runs)
-    def take(self, limit: int) -> Run | None:
-        run = self.lanes.take(limit)
+    @rule(seconds=st.integers(0, 3))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+        self.lanes.release(self.now)
+
+    @rule(limit=st.integers(1, 5), which=st.integers(0, 2), target=runs)
+    def take(self, limit: int, which: int) -> Run | None:
+        run = (self.lanes.take, self.take_both, self.lanes.take_again)[which](limit)
         if run is None:
             return None
         assert 1 <= len(run.records) <= limit
@@ -112,12 +169,15 @@ class Schedule(RuleBasedStateMachine):
         self.running.append(run)
         return run
 
-    @rule(run=consumes(runs), failing=st.sets(st.integers(0, 5)))
-    def settle(self, run: Run | None, failing: set[int]) -> None:
+    def take_both(self, limit: int) -> Run | None:
+        return self.lanes.take(limit, again=True)
+
+    @rule(run=consumes(runs), failing=st.sets(st.integers(0, 5)), waits=st.booleans())
+    def settle(self, run: Run | None, failing: set[int], waits: bool) -> None:
         if run is None:
             return
         self.running.remove(run)
-        back, failed = [], set()
+        back, failed, first = [], set(), {}
         for n, r in enumerate(run.records):
             gone = r.offset < self.generation
             if lane_of(r) in failed:
@@ -125,9 +185,11 @@ class Schedule(RuleBasedStateMachine):
             elif n in failing and not gone:
                 failed.add(lane_of(r))
                 back.append(r)
+                if waits and lane_of(r) not in run.first:
+                    first[lane_of(r)] = FirstTry(self.now, self.now + n, "ValueError", "not now")
             elif not gone:
                 self.waiting[lane_of(r)].remove(r.offset)
-        self.lanes.settle(run, back)
+        self.lanes.settle(run, back, first)
 
     @rule()
     def drop(self) -> None:
@@ -151,11 +213,12 @@ class Schedule(RuleBasedStateMachine):
                 if r.offset >= self.generation:
                     self.waiting[lane_of(r)].remove(r.offset)
         ran: Counter[int] = Counter()
-        while run := self.lanes.take(3):
+        self.lanes.release(self.now + 10)
+        while run := self.lanes.take(3, again=True):
             ran.update(r.offset for r in run.records)
             self.lanes.settle(run)
         assert ran == Counter(o for offsets in self.waiting.values() for o in offsets)
-        assert (self.lanes.count, self.lanes.bytes, self.lanes.startable) == (0, 0, 0)
+        assert (self.lanes.count, self.lanes.bytes, self.lanes.startable, self.lanes.waits) == (0, 0, 0, 0)
 
 
 TestAnySchedule = Schedule.TestCase

@@ -131,12 +131,12 @@ create function stream.parked_lane(consumer_group text, topic text, key bytea, p
         convert_to(consumer_group || chr(31) || topic || chr(31), 'UTF8')
         || coalesce(key, convert_to(chr(31) || partition, 'UTF8'))), 1, 4), 'hex'))::bit(32)::int;
 
--- Is anything of the group parked? Volatile, so that it sees what was committed until now, and not until the statement
+-- Is anything of the lane parked? Volatile, so that it sees what was committed until now, and not until the statement
 -- that calls it began: claim_one.sql asks after its row is there.
-create function stream.anything_parked(consumer_group text) returns boolean
+create function stream.is_parked(consumer_group text, lane int) returns boolean
     volatile language plpgsql as $$
 begin
-    return exists (select from stream.parked p where p.consumer_group = $1);
+    return exists (select from stream.parked p where p.consumer_group = $1 and p.lane = $2);
 end $$;
 
 -- Until the transaction's end nobody else parks, runs, releases or looks twice at these lanes. Sorted, so that two

@@ -1,1 +1,2 @@
-select stream.anything_parked(%(group)s)
+-- Is anything of the group parked?
+select exists (select from stream.parked where consumer_group = %(group)s)
