@@ -195,6 +195,7 @@ class Execution:
             # Not inside `except`: what fails below is no consequence of this.
             if unplaced is None:
                 continue
+            self._settlement.undone()
             runnable = [work for work in pending if work.outcome is None]
             if len(runnable) <= 1 and not isinstance(unplaced, TooManyLocks):
                 blame(runnable, unplaced)

@@ -32,8 +32,8 @@ class Run:
     `first`: of lanes whose first record here is tried for the second time, what the first try left.
     `retry`: they are of the retry topic, one a key. `probe`: one record, tried to see whether trying helps again.
     `suspect`: one of them may have killed its process; each is tried alone.
-    `woken`, filled by who applies it: what became of each event that retry records woke. `succeeded`, too: whether
-    any handler did what it should.
+    Filled by who applies it: `woken`, what became of each event that retry records woke; `succeeded`, whether any
+    handler did what it should; `undone`, whether work was undone and done again because of what failed among it.
     """
 
     records: list[Record]
@@ -43,6 +43,7 @@ class Run:
     suspect: bool = False
     woken: list[Outcome] = field(default_factory=list)
     succeeded: bool = False
+    undone: bool = False
 
 
 class _Lane:

@@ -199,6 +199,7 @@ class Processor:
                 if outcome.first is not None:
                     first[lane_of(record)] = outcome.first
         self._lanes.settle(run, back, first)
+        self._dispatch.landed(run)
         if self._suspects and (passed := self._suspects.passed(self._progress)):
             log.info("suspects.passed", group=self.group.name, partitions=names(passed))
         if run.probe:

@@ -109,6 +109,10 @@ class Settlement:
         """All that is settled from now on is of this run."""
         self._run = run
 
+    def undone(self) -> None:
+        """A transaction was undone because of what failed in it."""
+        self._run.undone = True
+
     def put_off(self, works: Sequence[Work]) -> None:
         """First failures that are tried again soon wait for it in memory: nothing is written about them."""
         failing, run = self._failing, self._run

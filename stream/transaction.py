@@ -105,6 +105,7 @@ class Transactions:
             self._roll_back(conn, handling)
             undone(pending)
             if handling.doomed:
+                self._settlement.undone()
                 forget(work for work in pending if work.finished)
                 leave_behind(works)  # a double of what failed was a duplicate until now
         return not handling.doomed
