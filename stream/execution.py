@@ -33,10 +33,10 @@ from stream.events import cloud_attributes, event_id
 from stream.groups import ConsumerGroup
 from stream.handling import Infrastructure, Unplaced, blame
 from stream.lanes import Run, lane_of
-from stream.ledger import Ledger
+from stream.ledger import Ledger, Taken
 from stream.opening import Opening, TooManyLocks
 from stream.outbox import Outbox
-from stream.outcomes import DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
+from stream.outcomes import BUSY, DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
 from stream.pace import NotNow, Pace
 from stream.project import Project
 from stream.settlement import Failing, Settlement, Uncounted
@@ -108,13 +108,14 @@ class Execution:
         if run.retry:
             lanes = self._waking.lanes_of(run.records)
             waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))
+            taken: set[int] = set()
             wake = (
-                partial(self._wake_alone, waiting, give_up)
+                partial(self._wake_alone, waiting, taken, give_up)
                 if run.suspect
-                else partial(self._waking.run, waiting, 1 if run.probe else None)
+                else partial(self._waking.run, waiting, taken, 1 if run.probe else None)
             )
             self._persist(wake, give_up, blame_after=1)
-            return [UNRUN if lane in waiting else WOKEN for lane in lanes]
+            return [BUSY if lane in taken else UNRUN if lane in waiting else WOKEN for lane in lanes]
         works = self._take_out(run)
         self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
         return _outcomes(works)
@@ -144,7 +145,7 @@ class Execution:
                 if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
                     return
                 pause = min(pause * 2, PAUSE_MOST_S)
-            except Uncounted:
+            except (Uncounted, Taken):
                 return
             except BaseException:
                 self.close()
@@ -222,17 +223,22 @@ class Execution:
                 if self._stopping.is_set() or give_up():
                     return
                 if work.outcome is None or self._owes(work):
-                    deaths.alone(self._transactions.connection(), work, partial(self._apply, [work]))
+                    deaths.alone(self._transactions.connection(), work, partial(self._apply_one, work))
 
-    def _wake_alone(self, lanes: list[int], give_up: Callable[[], bool]) -> None:
+    def _apply_one(self, work: Work) -> bool:
+        self._apply([work])
+        return work.outcome is not BUSY
+
+    def _wake_alone(self, lanes: list[int], taken: set[int], give_up: Callable[[], bool]) -> None:
         with self._asking() as (conn, deaths):
             while lanes and not (self._stopping.is_set() or give_up()):
                 for head in self._opening.peek(conn, lanes[0]):
-                    deaths.alone(conn, head, partial(self._wake_one, lanes[0], head))
+                    deaths.alone(conn, head, partial(self._wake_one, lanes[0], taken, head))
                 lanes.pop(0)
 
-    def _wake_one(self, lane: int, head: Work) -> None:
-        self._waking.run([lane], most=1, failed={head.place: head} if head.failed else None)
+    def _wake_one(self, lane: int, taken: set[int], head: Work) -> bool:
+        self._waking.run([lane], taken, most=1, failed={head.place: head} if head.failed else None)
+        return lane not in taken
 
     @contextmanager
     def _asking(self) -> Iterator[tuple[HandlerConnection, Deaths]]:

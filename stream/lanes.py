@@ -1,8 +1,9 @@
 """Which record may start now. One lane a key: a key's records run one after the other, keys side by side.
 
-A lane is *ready* (it has records, nothing of it runs), *busy* (a run holds its first records), *waiting* (its first
-record has failed once, and the time of its second try has not come) or *idle*, which is: not there. Records that run
-have left their lane; those that must run again are given back to its front, so the order of a key never changes.
+A lane is *ready* (it has records, nothing of it runs), *busy* (a run holds its first records), *waiting* (for the time
+of its first record's second try, or until another worker lets go of its key) or *idle*, which is: not there. Records
+that run have left their lane; those that must run again are given back to its front, so the order of a key never
+changes.
 Records of the retry topic have lanes and runs of their own: what they wake is in the database, and one of them wakes
 all that its key has there.
 
@@ -54,7 +55,7 @@ class _Lane:
         self.waiting: deque[Record] = deque()
         self.busy = False
         self.first: FirstTry | None = None  # of the first record
-        self.wait = 0  # the number of the wait for its second try, 0 while there is none
+        self.wait = 0  # the number of the wait, 0 while it does not wait
 
 
 class Lanes:
@@ -72,7 +73,7 @@ class Lanes:
         self._retries: deque[_Lane] = deque()  # ready, of the retry topic
         self._heap: list[tuple[float, int, _Lane]] = []
         self._last_wait = 0
-        self.waits = 0  # lanes whose first record waits for its second try
+        self.waits = 0  # lanes that wait
         self.count = 0  # records added and neither settled nor dropped
         self.bytes = 0
         self.startable = 0  # records of ready lanes: what a worker could take now
@@ -144,11 +145,16 @@ class Lanes:
         return Run([lane.waiting.popleft() for lane in lanes], retry=True) if lanes else None
 
     def settle(
-        self, run: Run, back: Sequence[Record] = (), first: Mapping[LaneKey, FirstTry] | None = None
+        self,
+        run: Run,
+        back: Sequence[Record] = (),
+        first: Mapping[LaneKey, FirstTry] | None = None,
+        until: Mapping[LaneKey, float] | None = None,
     ) -> None:
         """End a run. `back` are those of its records that are not finished, in their order: they run again.
 
-        `first` says of lanes that the first of these has failed now, and when it is tried again.
+        `first` says of lanes that the first of these has failed now, and when it is tried again. `until`: of lanes
+        that are to wait for another reason, when they may go on.
         """
         for record in reversed(back):
             self._lanes[lane_of(record)].waiting.appendleft(record)
@@ -159,9 +165,12 @@ class Lanes:
             lane = self._lanes[key]
             lane.busy = False
             if first and key in first:
-                self._wait(lane, first[key])
+                lane.first = first[key]
+                self._wait(lane, lane.first.again_at)
             elif key in run.first and not (lane.waiting and lane.waiting[0] is heads[key]):
                 lane.first = None  # else its second try could not be made, and is still to be made
+            if until and key in until and lane.waiting:
+                self._wait(lane, until[key])
             self._place(lane)
 
     def release(self, now: float) -> None:
@@ -195,11 +204,11 @@ class Lanes:
                 self._end_wait(lane)
             self._place(lane)
 
-    def _wait(self, lane: _Lane, first: FirstTry) -> None:
+    def _wait(self, lane: _Lane, until: float) -> None:
         self._last_wait += 1
-        lane.first, lane.wait = first, self._last_wait
+        lane.wait = self._last_wait
         self.waits += 1
-        heapq.heappush(self._heap, (first.again_at, self._last_wait, lane))
+        heapq.heappush(self._heap, (until, self._last_wait, lane))
 
     def _end_wait(self, lane: _Lane) -> None:
         self.waits -= lane.wait > 0

@@ -14,6 +14,10 @@ from stream.connection import HandlerConnection
 from stream.database import query
 
 
+class Taken(Exception):
+    """Somebody else's transaction holds a claim for longer than claims are waited for: other events go first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A claim on its way; ask once its pipeline has ended."""

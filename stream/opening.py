@@ -7,7 +7,8 @@ event whose key is parked follows, and is never claimed; a claim that was wrong 
 transaction, which begins again, no attempt counted.
 
 Keys found parked are locked, and looked up again under the lock: the one who runs their last row takes it away
-under that lock, and what then still stands there has a live head that will wake what we put behind it.
+under that lock, and what then still stands there has a live head that will wake what we put behind it. A lock that
+somebody else holds is not waited for, because a slow handler may: the events of its key come again, all others go on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from uuid import UUID
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.ledger import Claim, Ledger
-from stream.outcomes import DUPLICATE, PARKED
+from stream.outcomes import BUSY, DUPLICATE, PARKED
 from stream.parking import Parking
 from stream.work import Work, forget
 
@@ -125,15 +126,16 @@ class Opening:
         lanes = [parking.lane_of(work) for work in works]
         with conn.pipeline():
             conn.execute("begin")
-            parking.lock(conn, locked)
+            ours = parking.try_lock(conn, locked)
             looked = parking.look(conn, set(lanes))
+        taken = locked.difference([lane for (lane,) in ours])
         parked = {lane for (lane,) in looked}
         self._met = (self._met.difference(lanes) if len(self._met) < MOST_MET else set()) | parked
         if not parked <= locked:
             locked |= parked
             return False
         pairs = list(zip(works, lanes, strict=True))
-        free = [work for work, lane in pairs if lane not in parked]
+        free = [work for work, lane in pairs if lane not in parked and lane not in taken]
         with conn.pipeline():
             claim = self._claim(conn, free)
             again = parking.look(conn, {lane for lane in lanes if lane not in parked})
@@ -142,25 +144,29 @@ class Opening:
             locked |= met
             return False
         for work, lane in pairs:
-            if lane in parked:
+            if lane in taken:
+                work.outcome = BUSY
+            elif lane in parked:
                 work.outcome = PARKED
         _claimed(free, claim.refused())
         return True
 
-    def woken(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> list[Work]:
-        """Begin, lock the lanes, and claim what of them is due: up to `limit` rows of each, the lowest first."""
+    def woken(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> tuple[list[Work], set[int]]:
+        """Begin, lock the lanes, and claim what of them is due: up to `limit` rows of each, the lowest first. Returns
+        the rows, and the lanes that somebody else holds, of which there are none."""
         parking = self.parking
         assert parking is not None
         with conn.pipeline():
             conn.execute("begin")
-            parking.lock(conn, lanes)
+            ours = parking.try_lock(conn, lanes)
             loaded = parking.load(conn, lanes, limit)
-        works = parking.works(loaded)
+        taken = set(lanes).difference([lane for (lane,) in ours])
+        works = [work for work in parking.works(loaded) if work.row is None or work.row.lane not in taken]
         if works:
             singles = _singles(works)
             claim = self.ledger.claim(conn, [w.id for w in singles], [w.attempt for w in singles])
             _claimed(singles, claim.refused())
-        return works
+        return works, taken
 
     def peek(self, conn: HandlerConnection, lane: int) -> list[Work]:
         """The lane's lowest row, if it is due; in no transaction, under no lock."""

@@ -62,6 +62,10 @@ class Parking:
         """Until the end of the transaction nobody else changes these lanes. One call for all: it sorts them."""
         conn.execute(query("lock_lanes"), {"lanes": list(lanes)})
 
+    def try_lock(self, conn: HandlerConnection, lanes: Iterable[int]) -> Any:
+        """The same of those that nobody else holds; a cursor over them."""
+        return conn.execute(query("try_lock_lanes"), {"lanes": list(lanes)})
+
     def load(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> Any:
         """A cursor for `works`: up to `limit` rows of each lane that are due, from the lowest."""
         return conn.execute(

@@ -37,6 +37,7 @@ from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
 from stream.lanes import MOST_WAITING, Lanes, lane_of
 from stream.offsets import Progress
+from stream.outcomes import BUSY
 from stream.pace import Pace
 from stream.project import Project
 from stream.rebalance import Rebalance, names
@@ -52,6 +53,7 @@ IDLE_S = 0.5  # how long an idle group waits for a record; one that comes wakes 
 # How long it waits for a record while runs are under way, and for a run while records are waiting.
 BUSY_S = 0.005
 HELD_S = 0.05  # how long it waits between two looks at what keeps waiting records from being started
+TAKEN_S = 0.1  # how long a key waits that another worker holds
 COMMIT_EVERY_S = 0.5
 COMMIT_PATIENCE_S = 10.0  # an unanswered commit holds back the next one for so long
 POLL_EVERY_S = 1.0  # a full group still lets the client speak: rebalances are served in its calls
@@ -185,7 +187,8 @@ class Processor:
         flight, run = landing.flight, landing.flight.run
         for outcome in run.woken if run.retry else landing.outcomes:
             self.counts[outcome.kind] += 1
-        back, first = [], {}
+        now = time.monotonic()
+        back, first, until = [], {}, {}
         for record, outcome in zip(run.records, landing.outcomes, strict=True):
             partition = (record.topic, record.partition)
             if not self._progress.waits_for(partition, flight.generation):
@@ -198,7 +201,9 @@ class Processor:
                 back.append(record)
                 if outcome.first is not None:
                     first[lane_of(record)] = outcome.first
-        self._lanes.settle(run, back, first)
+                elif outcome is BUSY:
+                    until[lane_of(record)] = now + TAKEN_S
+        self._lanes.settle(run, back, first, until)
         self._dispatch.landed(run)
         if self._suspects and (passed := self._suspects.passed(self._progress)):
             log.info("suspects.passed", group=self.group.name, partitions=names(passed))

@@ -15,6 +15,7 @@ from stream.connection import HandlerConnection
 from stream.database import query
 from stream.groups import ConsumerGroup
 from stream.lanes import MOST_WAITING
+from stream.ledger import Taken
 from stream.offsets import Partition, Progress
 from stream.outcomes import DUPLICATE
 from stream.policy import ProcessDied
@@ -99,9 +100,10 @@ class Deaths:
             if work.id in found:
                 work.outcome = DUPLICATE
 
-    def alone(self, conn: HandlerConnection, work: Work, act: Callable[[], None]) -> None:
-        """Try one record, its deaths written down first; or let it fail of them."""
-        place = {
+    def alone(self, conn: HandlerConnection, work: Work, act: Callable[[], bool]) -> None:
+        """Try one record, its deaths written down first; or let it fail of them. `act` says whether it was tried: what
+        somebody else holds has killed nobody."""
+        place: dict[str, object] = {
             "group": self._group,
             "topic": work.record.topic,
             "partition": work.record.partition,
@@ -112,6 +114,14 @@ class Deaths:
             self._blamed[work.place] = 0 if row is None else int(row[0])
         if self._blamed[work.place] >= self._most:
             work.fail(ProcessDied(self._blamed[work.place]), "handler")
-        act()
-        conn.execute(query("clear_blame"), place)
+        tried = False
+        try:
+            tried = act()
+        except Taken:
+            self._acquit(conn, work, "pardon", place)
+            raise
+        self._acquit(conn, work, "clear_blame" if tried else "pardon", place)
+
+    def _acquit(self, conn: HandlerConnection, work: Work, how: str, place: dict[str, object]) -> None:
+        conn.execute(query(how), place)
         del self._blamed[work.place]

@@ -20,7 +20,7 @@ from stream.errors import StopGroup, StreamError
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.handling import Handling, Infrastructure, Unplaced
-from stream.ledger import Ledger
+from stream.ledger import Ledger, Taken
 from stream.outbox import Outbox
 from stream.pace import Pace
 from stream.schemas import AvroCodec
@@ -28,7 +28,7 @@ from stream.settlement import Settlement
 from stream.watchdog import Desk
 from stream.work import Work, forget, leave_behind, undone
 
-LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transaction
+LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again later
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
 SAME_TRANSACTION = "select stream.same_transaction()"
 
@@ -71,8 +71,8 @@ class Transactions:
     def attempt(self, works: list[Work], begin: Begin) -> bool:
         """Try the works in one transaction. False: it was undone, and those have an outcome that failed in it.
 
-        Raises Unplaced, Infrastructure, Unreachable, Uncounted, StopGroup, MemoryError, and StreamError where the
-        ledger cannot be written for another reason than the database's condition.
+        Raises Unplaced, Infrastructure, Unreachable, Taken, Uncounted, StopGroup, MemoryError, and StreamError where
+        the ledger cannot be written for another reason than the database's condition.
         """
         conn = self.connection()
         pending = self._begin(conn, begin)
@@ -146,6 +146,10 @@ class Transactions:
     def _begin(self, conn: HandlerConnection, begin: Begin) -> list[Work]:
         try:
             return begin(conn)
+        except psycopg.errors.LockNotAvailable as error:
+            conn.rollback()
+            self._settlement.undone()  # in smaller runs, fewer wait for it
+            raise Taken from error
         except psycopg.Error as error:
             lost = conn.broken
             self.close()

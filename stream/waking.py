@@ -38,12 +38,17 @@ class Waking:
         return lanes
 
     def run(
-        self, lanes: list[int], most: int | None = None, failed: Mapping[object, Work] | None = None
+        self,
+        lanes: list[int],
+        taken: set[int],
+        most: int | None = None,
+        failed: Mapping[object, Work] | None = None,
     ) -> None:
         """Run what is due of these lanes, up to the group's `batch` rows together; lanes that are done leave the list.
 
-        What is left of a lane has a record of its own on its way by then. Where it cannot be said which event
-        failed, lane by lane and then row by row. `failed`: rows that are not to be tried any more.
+        Those that somebody else holds leave it, too, for `taken`: they are to be woken again. What is left of a lane
+        that is done has a record of its own on its way by then. Where it cannot be said which event failed, lane by
+        lane and then row by row. `failed`: rows that are not to be tried any more.
         """
         failed = dict(failed or {})  # before, or in transactions that were undone; by place
         while lanes:
@@ -51,7 +56,10 @@ class Waking:
             works: list[Work] = []
             unplaced: BaseException | None = None
             try:
-                if self._transactions.attempt(works, partial(self._begin, works, list(lanes), limit, failed)):
+                held: set[int] = set()
+                begin = partial(self._begin, works, list(lanes), held, limit, failed)
+                if self._transactions.attempt(works, begin):
+                    taken |= held
                     lanes.clear()
             except Unplaced as error:
                 unplaced = error.reason
@@ -60,7 +68,7 @@ class Waking:
                 pass
             elif len(lanes) > 1:
                 while lanes:
-                    self.run([lanes[0]])
+                    self.run([lanes[0]], taken)
                     lanes.pop(0)
                 return
             elif len(works) > 1:
@@ -74,12 +82,16 @@ class Waking:
         self,
         works: list[Work],
         lanes: list[int],
+        held: set[int],
         limit: int,
         failed: Mapping[object, Work],
         conn: HandlerConnection,
     ) -> list[Work]:
         works.clear()
-        works += self._opening.woken(conn, lanes, limit)
+        held.clear()
+        found, others = self._opening.woken(conn, lanes, limit)
+        works += found
+        held |= others
         failpoint("fail.woken")
         for work in works:
             before = failed.get(work.place)

@@ -10,6 +10,9 @@ import psycopg
 import pytest
 
 from stream import Context, Event, PermanentError, TransientError
+from stream.events import event_id_of
+from stream.lanes import Run
+from stream.outcomes import BUSY
 from stream.parking import lane_number
 from stream.project import Project
 from tests.support.retries import RetryingWorker, make_due, parked, retry_records
@@ -400,3 +403,51 @@ def test_emits_of_a_failed_try_are_not_sent_and_those_of_the_good_one_are_once(
     assert [
         bytes(k) for (k,) in conn.execute("select key from stream.outbox where topic = 'echoes' order by id")
     ] == [b"b", b"a"]
+
+
+@pytest.fixture
+def hold_lane(conn: psycopg.Connection[Any]) -> Callable[[bytes], None]:
+    """Somebody at work on a key, until the connection's transaction ends."""
+
+    def hold(key: bytes) -> None:
+        conn.execute("select stream.lock_lanes(%s)", [[lane_number("testers", "things", key, 0)]])
+
+    return hold
+
+
+def test_a_key_that_somebody_works_on_is_not_waited_for(
+    small, worker, effects, conn, hold_lane, database_url
+) -> None:
+    w = worker(Fails(1), batch=10)
+    w.run(record(small, "bad", 1))
+    hold_lane(b"bad")
+    behind = record(small, "bad", 2)
+    assert w.run(record(small, "good", 3), behind)[1] is BUSY
+    with psycopg.connect(database_url) as other:
+        [woken] = retry_records(other)
+    assert w.wake(woken, woken) == []
+    assert w.execution.run(Run([woken], retry=True)) == [BUSY]
+    conn.rollback()
+    assert effects() == [("good", 3)]
+    assert w.kinds(behind) == ["parked"]
+    assert w.execution.run(Run([woken], retry=True))[0] is not BUSY
+
+
+def test_a_claim_that_somebody_holds_sends_its_run_to_the_back_and_blames_no_suspect(
+    small, worker, effects, conn, monkeypatch
+) -> None:
+    monkeypatch.setattr("stream.transaction.LOCK_TIMEOUT_S", 0.2)
+    w = worker(Fails())
+    event = record(small, "a", 1)
+    conn.execute(
+        "insert into stream.ledger (consumer_group, event_id, epoch, attempts, worker)"
+        " values ('testers', %s, 0, 1, 'frozen')",
+        [event_id_of(event)],
+    )
+    assert w.kinds(event) == ["unrun"]
+    run = Run([event], suspect=True)
+    assert [outcome.kind for outcome in w.execution.run(run)] == ["unrun"]
+    conn.rollback()
+    assert conn.execute("select count(*) from stream.suspect").fetchall() == [(0,)]
+    conn.rollback()
+    assert w.kinds(event) == ["done"]

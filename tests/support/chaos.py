@@ -19,6 +19,7 @@ import psycopg
 from stream import Context, Event, PermanentError, TransientError
 from stream.config import RetrySettings
 from stream.events import Record
+from stream.lanes import Run
 from stream.parking import Parking
 from stream.project import Project
 from tests.support.retries import RetryingWorker, retry_records
@@ -179,11 +180,8 @@ class Chaos:
                 continue
             partition, generation, records = taken
             try:
-                if records[0].topic == "things":
-                    finished = [outcome.finished for outcome in worker.run(*records)]
-                else:
-                    worker.wake(*records)
-                    finished = [True] * len(records)
+                run = Run(list(records), retry=records[0].topic != "things")
+                finished = [outcome.finished for outcome in worker.execution.run(run)]
             except MemoryError:
                 self._die(number)
                 continue

@@ -147,6 +147,13 @@ create function stream.lock_lanes(lanes int[]) returns void
     from (select distinct n from unnest(lanes) n order by n offset 0) sorted
 $$;
 
+-- The same of those lanes that nobody else holds; returns these. Who holds one may be a handler at work.
+create function stream.try_lock_lanes(lanes int[]) returns setof int
+    language sql set search_path = pg_catalog, pg_temp as $$
+    select n from (select distinct n from unnest(lanes) n order by n offset 0) sorted
+    where pg_try_advisory_xact_lock(x'53540004'::int, n)
+$$;
+
 -- The headers of a record that failed: the original's byte for byte, and after them the error's, each once; what an
 -- original had of that name is replaced. `error` is {name, text, name, text, ...} without the prefix; null texts
 -- are left out.
