@@ -13,6 +13,8 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 EVENTS, PROCESSES, ROUNDS = 300, 3, 4
 ABOUT_TEN = range(8, 13)
 

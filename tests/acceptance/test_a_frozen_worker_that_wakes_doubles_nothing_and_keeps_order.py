@@ -10,6 +10,8 @@ from stream.config import Config
 from tests.support.effects import Effects, Load, consume, effect_project, migrate, shorten_session
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("step", "nth", "batch"),

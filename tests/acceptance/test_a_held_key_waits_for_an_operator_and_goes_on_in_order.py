@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from stream.config import Config
 from stream.project import Project
@@ -16,6 +17,8 @@ from tests.support.effects import Effects, consume, effect_project, migrate
 from tests.support.groups import publish
 from tests.support.processes import Command, run
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 CAUSE = "create table trouble (key text primary key)"
 FAIL = """if event.data["n"] == 0 and ctx.db.execute("select from trouble where key = %s", [event.key]).rowcount:

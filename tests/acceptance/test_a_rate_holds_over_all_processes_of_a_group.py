@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stream.config import Config
 from tests.support.effects import Effects, consume, effect_project, migrate
 from tests.support.groups import publish
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 STARTED = "create table if not exists started (at timestamptz)"
 

@@ -13,6 +13,8 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 KILLERS = {
     "kills": "event.data['n'] == 666 and os.kill(os.getpid(), 9)",
     "exhausts memory": "event.data['n'] == 666 and bytearray(1 << 62)",

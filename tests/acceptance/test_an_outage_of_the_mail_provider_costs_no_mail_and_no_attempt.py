@@ -20,6 +20,8 @@ from tests.support.orders import an_order
 from tests.support.processes import Command, run
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = 40
 CONCURRENCY = 8  # of the e-mail group

@@ -16,6 +16,8 @@ from tests.support.processes import Command
 from tests.support.topics import read_all
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 TOPICS = ("testers.dlq", "testers.retry")
 FAIL = """\
 if event.key == "dead" and event.data["n"] == 1:

@@ -15,6 +15,8 @@ from tests.support.processes import Command, run
 from tests.support.topics import delete_topic, read_all
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 FAIL = """\
 if event.key == "dead" and event.data["n"] % 2:
         raise PermanentError("never")

@@ -17,6 +17,8 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 CAUSE = "create table trouble (key text primary key)"
 # The effect first: what a failed try wrote must be gone.
 FAIL = """if ctx.db.execute("select from trouble where key = %s", [event.key]).rowcount:

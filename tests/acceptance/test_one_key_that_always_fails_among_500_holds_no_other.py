@@ -16,6 +16,8 @@ from tests.support.processes import Command
 from tests.support.topics import read_all
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 KEYS, EVENTS = 500, 4000
 # The effect first: what a failed try wrote must be gone.
 FAIL = """\

@@ -7,11 +7,15 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+
 from stream.config import Config
 from tests.support.effects import Effects, consume, effect_project, migrate, write_group
 from tests.support.groups import publish
 from tests.support.processes import Command, run
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 EVENTS = 40
 
