@@ -30,6 +30,7 @@ import structlog
 from stream.connection import HandlerConnection
 from stream.errors import Unreachable
 from stream.events import cloud_attributes, event_id
+from stream.failing import Failing, Uncounted
 from stream.groups import ConsumerGroup
 from stream.handling import Infrastructure, Unplaced, blame
 from stream.lanes import Run, lane_of
@@ -39,7 +40,7 @@ from stream.outbox import Outbox
 from stream.outcomes import BUSY, DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
 from stream.pace import NotNow, Pace
 from stream.project import Project
-from stream.settlement import Failing, Settlement, Uncounted
+from stream.settlement import Settlement
 from stream.suspects import Deaths
 from stream.transaction import Transactions, judge
 from stream.waking import Waking

@@ -107,10 +107,11 @@ class Parking:
             },
         )
 
-    def bury(self, conn: HandlerConnection, verdicts: Sequence[Verdict]) -> None:
-        """Dead letters of events parked as given up; their rows stay where the group holds its dead."""
+    def bury(self, conn: HandlerConnection, verdicts: Sequence[Verdict]) -> Any:
+        """Dead letters of events parked as given up; their rows stay where the group holds its dead. Returns a cursor
+        with one row: event ids, and the numbers of their letters."""
         works = [verdict.work for verdict in verdicts]
-        conn.execute(
+        letters = conn.execute(
             query("bury"),
             self._base
             | _places(works)
@@ -132,6 +133,7 @@ class Parking:
         )
         if self._on_dead == "release":
             self.unpark(conn, works)
+        return letters
 
     def unpark(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
         """Take away the rows of these works."""

@@ -30,6 +30,7 @@ from stream.control import Control
 from stream.dispatch import Dispatch
 from stream.ends import MOST_NAMED, Ends
 from stream.execution import Execution
+from stream.failing import Failing
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
@@ -41,7 +42,6 @@ from stream.outcomes import BUSY
 from stream.pace import Pace
 from stream.project import Project
 from stream.rebalance import Rebalance, names
-from stream.settlement import Failing
 from stream.suspects import Suspects
 from stream.topics import retry_topic
 from stream.watchdog import Watchdog

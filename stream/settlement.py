@@ -10,72 +10,30 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
 
 import structlog
 
-from stream.config import RetrySettings
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.errors import StopGroup
+from stream.failing import Failing, GroupHalted, ProbeFailed
 from stream.failpoints import failpoint
 from stream.failures import failure_of
-from stream.groups import ConsumerGroup
 from stream.handling import Handling
-from stream.health import Health
 from stream.keys import shown_key
 from stream.lanes import Run
 from stream.ledger import Ledger
 from stream.outbox import Outbox, Prepared
 from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, FirstTry, Outcome
-from stream.parking import Parking, Verdict
-from stream.policy import Dead, FailurePolicy, Retry
+from stream.parking import Verdict
+from stream.policy import Dead, Retry
 from stream.work import Work
 
 log = structlog.get_logger("stream.execution")
-
-
-class Uncounted(Exception):
-    """The try does not count: as if it had not been made."""
-
-
-class GroupHalted(Uncounted):
-    """The group is halted: nobody may die now."""
-
-
-class ProbeFailed(Uncounted):
-    """A probe showed that trying does not help yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failing:
-    """What becomes of a group's failed events, for one worker. `may_wait`: whether a first failure that is tried again
-    soon may wait in memory."""
-
-    parking: Parking
-    policy: FailurePolicy
-    health: Health
-    holds_dead: bool
-    may_wait: Callable[[], bool] = lambda: False
-
-    @classmethod
-    def of(
-        cls,
-        group: ConsumerGroup,
-        worker: str,
-        health: Health,
-        settings: RetrySettings,
-        may_wait: Callable[[], bool],
-    ) -> Failing:
-        """As the group says. `health` is that of all its workers in this process."""
-        return cls(
-            Parking(group.name, worker, on_dead=group.on_dead),
-            FailurePolicy(group.attempts, group.give_up_after.total_seconds(), settings),
-            health,
-            holds_dead=group.on_dead == "hold",
-            may_wait=may_wait,
-        )
 
 
 @dataclass(slots=True)
@@ -85,6 +43,7 @@ class Settled:
     works: Sequence[Work]
     verdicts: list[Verdict] = field(default_factory=list)
     outcomes: list[tuple[Work, Outcome]] = field(default_factory=list)
+    letters: dict[UUID, int] = field(default_factory=dict)  # by event id
 
     def reach(self, parked: str, buried: str, unparked: str) -> None:
         """The failpoints of what this transaction does."""
@@ -161,7 +120,10 @@ class Settlement:
             self._ledger.skip(conn, handling.skipped)
         if failing is not None:
             with conn.pipeline():
-                self._write_down(conn, failing, special, settled, self._emitted(handling))
+                letters = self._write_down(conn, failing, special, settled, self._emitted(handling))
+            if letters is not None:
+                ids, numbers, _ = letters.fetchone()
+                settled.letters = dict(zip(ids, numbers, strict=True))
             settled.reach("parking", "burying", "unparking")
         else:
             self.emit(conn, handling)
@@ -190,7 +152,7 @@ class Settlement:
         health = self._failing.health
         in_a_row = _behind_the_last_success(settled.works)
         for verdict in settled.verdicts:
-            self._log(verdict)
+            self._log(verdict, settled.letters.get(verdict.work.id))
             if verdict.retry is None and verdict.failure.deploy_fault:
                 health.died()
             elif verdict.failure.kind == "unavailable" and id(verdict.work) in in_a_row:
@@ -268,8 +230,9 @@ class Settlement:
         works: list[Work],
         settled: Settled,
         emitted: Sequence[Prepared],
-    ) -> None:
-        """Parked rows and letters, emits, and live heads where the lowest row may have changed."""
+    ) -> Any:
+        """Parked rows and letters, emits, and live heads where the lowest row may have changed. Returns what `bury`
+        does, None where nothing died."""
         parking = failing.parking
         verdicts = settled.verdicts
         dead = [verdict for verdict in verdicts if verdict.retry is None]
@@ -290,14 +253,14 @@ class Settlement:
         if moved:
             keys = {work.record.key for work in moved} | {event.key for event in emitted}
             conn.execute(query("lock_keys"), {"keys": list(keys)})
-        if dead:
-            parking.bury(conn, dead)
+        letters = parking.bury(conn, dead) if dead else None
         self._outbox.write(conn, emitted)
         parking.leave_live_heads(conn, {parking.lane_of(work) for work in moved})
         settled.outcomes = [(work, PARKED) for work in followers]
         settled.outcomes += [(v.work, DEAD if v.retry is None else PARKED) for v in verdicts]
+        return letters
 
-    def _log(self, verdict: Verdict) -> None:
+    def _log(self, verdict: Verdict, letter: int | None = None) -> None:
         work, failure, retry = verdict.work, verdict.failure, verdict.retry
         log.log(
             40 if retry is None else 30,
@@ -313,6 +276,7 @@ class Settlement:
             attempt=work.attempt,
             again_in_seconds=None if retry is None else round(retry.delay_s, 1),
             stack=failure.stack if failure.stage == "handler" else None,
+            **({} if letter is None else {"hint": f"stream dlq show {letter}"}),
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from stream import Context, Event, logs
+from stream import Context, Event, PermanentError, logs
 from tests.support.retries import RetryingWorker
 from tests.support.small import make_project, record
 
@@ -59,3 +59,17 @@ def test_a_failed_try_is_a_short_text(report) -> None:
     assert "Unplaced" not in logged
     assert "During handling" not in logged
     assert len(logged.splitlines()) < 20
+
+
+def test_a_death_names_its_letter(tmp_path: Path, database_url: str, capsys: Any) -> None:
+    def die(event: Event, ctx: Context) -> None:
+        raise PermanentError("no lines")
+
+    project = make_project(tmp_path)
+    worker = RetryingWorker(project, database_url, die)
+    logs.configure(format="json")
+    assert worker.kinds(record(project, "a", 1)) == ["dead"]
+    worker.execution.close()
+    with psycopg.connect(database_url) as conn:
+        [(number,)] = conn.execute("select id from stream.dead_letter").fetchall()
+    assert json.loads(capsys.readouterr().err)["hint"] == f"stream dlq show {number}"

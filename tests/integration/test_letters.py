@@ -358,7 +358,7 @@ def test_operators_and_a_worker_on_the_same_keys_do_each_letter_once(
         with psycopg.connect(database_url) as mine:
             while not done.is_set() or parked(mine):
                 if woken := retry_records(mine):
-                    g.worker.wake(*woken)
+                    g.worker.wake_all(*woken)
 
     with ThreadPoolExecutor(5) as pool:
         worker = pool.submit(work)

@@ -12,13 +12,13 @@ from stream import ConsumerGroup
 from stream.config import RetrySettings
 from stream.events import Record
 from stream.execution import Execution
+from stream.failing import Failing
 from stream.health import Health
 from stream.lanes import Run
 from stream.outcomes import Outcome
 from stream.parking import Parking
 from stream.policy import FailurePolicy
 from stream.project import Project
-from stream.settlement import Failing
 
 USUAL = RetrySettings()
 
@@ -66,6 +66,13 @@ class RetryingWorker:
         kinds = {outcome.kind for outcome in self.execution.run(run)}
         assert kinds <= {"woken", "unrun"}
         return [outcome.kind for outcome in run.woken]
+
+    def wake_all(self, *records: Record) -> None:
+        """As `wake`, each again for as long as somebody else holds its key."""
+        left = list(records)
+        while left:
+            outcomes = self.execution.run(Run(left, retry=True))
+            left = [record for record, outcome in zip(left, outcomes, strict=True) if not outcome.finished]
 
 
 def retry_records(

@@ -1,4 +1,4 @@
--- Dead letters of parked rows, and their records for <group>.dlq.
+-- Dead letters of parked rows, and their records for <group>.dlq. Returns event ids, and their letters.
 with letter as (
     insert into stream.dead_letter (
         consumer_group, topic, partition, "offset", event_id, epoch, type, key, value, header_names, header_values,
@@ -13,6 +13,6 @@ with letter as (
          r(topic, partition, "offset", event_id, stack, trace_id, deploy_fault)
     join stream.parked p on p.consumer_group = %(group)s and p.topic = r.topic and p.partition = r.partition
          and p."offset" = r."offset" and p.event_id = r.event_id and p.epoch = %(epoch)s
-    returning id
+    returning id, event_id
 )
-select stream.publish_dead_letters(array_agg(id)) from letter
+select array_agg(event_id), array_agg(id), stream.publish_dead_letters(array_agg(id)) from letter
