@@ -19,7 +19,8 @@ import psycopg
 from stream import Context, Event, PermanentError, TransientError
 from stream.config import RetrySettings
 from stream.events import Record
-from stream.lanes import Run
+from stream.lanes import Run, lane_of
+from stream.outcomes import FirstTry
 from stream.parking import Parking
 from stream.project import Project
 from tests.support.retries import RetryingWorker, retry_records
@@ -173,6 +174,7 @@ class Chaos:
     def _member(self, number: int) -> None:
         dice = random.Random(self.dice.random())
         worker = self._worker(number, dice)
+        first: dict[int, FirstTry] = {}  # records that failed once, if they are what is read next
         while not self._stop.is_set():
             taken = self._take(number, dice)
             if taken is None:
@@ -180,8 +182,10 @@ class Chaos:
                 continue
             partition, generation, records = taken
             try:
-                run = Run(list(records), retry=records[0].topic != "things")
-                finished = [outcome.finished for outcome in worker.execution.run(run)]
+                run = self._run(records, first)
+                outcomes = worker.execution.run(run)
+                finished = [outcome.finished for outcome in outcomes]
+                first = {id(r): o.first for r, o in zip(records, outcomes, strict=True) if o.first}
             except MemoryError:
                 self._die(number)
                 continue
@@ -194,6 +198,13 @@ class Chaos:
                     partition.committed = max(partition.committed, records[0].offset + done)
                     partition.position = partition.committed
         worker.execution.close()
+
+    @staticmethod
+    def _run(records: list[Record], first: dict[int, FirstTry]) -> Run:
+        """As the lanes make it: of each lane, what is known of its first record's first try."""
+        heads = {lane_of(r): r for r in reversed(records)}
+        again = {lane: first[id(r)] for lane, r in heads.items() if id(r) in first}
+        return Run(list(records), first=again, retry=records[0].topic != "things")
 
     def _take(self, number: int, dice: random.Random) -> tuple[Partition, int, list[Record]] | None:
         with self._lock:
@@ -242,6 +253,7 @@ class Chaos:
             name=f"m{number}",
             settings=FAST,
             parking_class=self._parking_class,
+            may_wait=lambda: dice.random() < 0.7,
             batch=dice.choice((1, 3, self._batch)),
             attempts=1_000_000,
         )

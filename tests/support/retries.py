@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -38,6 +39,7 @@ class RetryingWorker:
         settings: RetrySettings = USUAL,
         health: Health | None = None,
         parking_class: type[Parking] = Parking,
+        may_wait: Callable[[], bool] = lambda: False,
         **options: Any,
     ) -> None:
         self.group = ConsumerGroup("testers", topics=["things"], start="beginning", **options)
@@ -49,6 +51,7 @@ class RetryingWorker:
             FailurePolicy(self.group.attempts, self.group.give_up_after.total_seconds(), settings),
             self.health,
             holds_dead=self.group.on_dead == "hold",
+            may_wait=may_wait,
         )
         self.execution = Execution(
             self.group, project, url, worker=name, stopping=self.stopping, failing=failing
