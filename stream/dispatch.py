@@ -13,7 +13,7 @@ from stream.policy import ramp
 from stream.suspects import TOGETHER, Suspects
 from stream.workers import Flight, Workers
 
-WAITING = 0.75  # a worker that waits for more of its time than this leaves the interpreter to another
+MOSTLY_WAITS = 0.75  # a worker that waits for more of its time than this leaves the interpreter to another
 STUCK_S = 0.5  # a run under way for longer waits for something
 
 
@@ -27,8 +27,8 @@ class RunSize:
         self.most = most
         self.now = most
 
-    def landed(self, records: int, *, undone: bool) -> None:
-        if undone:
+    def landed(self, records: int, *, redone: bool) -> None:
+        if redone:
             self.now = max(min(self.LEAST, self.most), self.now // 2)
         elif records >= self.now:
             self.now = min(self.most, 2 * self.now)
@@ -58,7 +58,7 @@ class Dispatch:
         self._settings = settings
         # With a rate, no transaction waits for more than a second's turns.
         self._size = RunSize(group.batch if group.rate is None else max(1, min(group.batch, int(group.rate))))
-        self._together = group.batch > 1
+        self._batches = group.batch > 1
         self._takes = (lanes.take_retries, lanes.take_again, lanes.take)
         self._turn = 0
         self._ramp_from: float | None = None
@@ -84,11 +84,11 @@ class Dispatch:
     def landed(self, run: Run) -> None:
         """Told of each run's end."""
         if not (run.retry or run.probe or run.suspect):
-            self._size.landed(len(run.records), undone=run.undone)
+            self._size.landed(len(run.records), redone=run.redone)
 
     def _next_run(self) -> Run | None:
-        """A run of what failed before, as long as such do not take all the workers; else of fresh records. Together
-        with others, second tries are as fresh records.
+        """A run of what failed before, as long as such do not take all the workers; else of fresh records. With `batch`
+        above 1, second tries from memory go into the run of fresh ones.
 
         With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
         worker is worth it for a full run, where runs wait for the database, the last one or this one; where they
@@ -100,32 +100,32 @@ class Dispatch:
             if limit == 0:
                 return None
         run = None
-        if 2 * self._trying_again() < self._workers.count:
+        if 2 * self._again() < self._workers.count:
             run = self._take_failed(limit)
-        if run is None and (not self._together or self._may_start_another(limit)):
-            run = self._lanes.take(limit, again=self._together)
+        if run is None and (not self._batches or self._may_start_another(limit)):
+            run = self._lanes.take(limit, again=self._batches)
         if run is not None and self._ramp_from is not None:
             self._ramp_started += len(run.records)
         return run
 
-    def _trying_again(self) -> int:
-        return sum(self._failed(flight.run) for flight in self._workers.flights)
+    def _again(self) -> int:
+        return sum(self._tries_again(flight.run) for flight in self._workers.flights)
 
-    def _failed(self, run: Run) -> bool:
-        return run.retry or (not self._together and bool(run.first))
+    def _tries_again(self, run: Run) -> bool:
+        return run.retry or (not self._batches and bool(run.first))
 
     def _take_failed(self, limit: int) -> Run | None:
-        if self._together:
+        if self._batches:
             return self._lanes.take_retries(limit)
         return self._by_turns(limit, self._lanes.take_retries, self._lanes.take_again)
 
     def _may_start_another(self, limit: int) -> bool:
-        fresh = [flight for flight in self._workers.flights if not self._failed(flight.run)]
+        fresh = [flight for flight in self._workers.flights if not self._tries_again(flight.run)]
         if not fresh:
             return True
         if len(fresh) > 1 or self._lanes.startable < limit:
             return False
-        return self._workers.waited >= WAITING or time.monotonic() - fresh[0].begun > STUCK_S
+        return self._workers.waited >= MOSTLY_WAITS or time.monotonic() - fresh[0].begun > STUCK_S
 
     def _after_outage(self, limit: int, recovered: float) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""

@@ -1,7 +1,7 @@
 """Execution: one run of records in one transaction. Claim, decode, handle, settle, commit.
 
     run             again and again while the database cannot be used
-     ├─ take out    tombstones, types without a handler: nothing to apply, nothing to decode
+     ├─ set aside   tombstones, types without a handler: nothing to apply, nothing to decode
      └─ apply       the rest, in as few transactions as the failing ones allow; in halves if it must be
          └─ transaction (transaction.py)
              ├─ begin     and claim, past nothing that is parked (opening.py)
@@ -117,7 +117,7 @@ class Execution:
             )
             self._persist(wake, give_up, blame_after=1)
             return [BUSY if lane in taken else UNRUN if lane in waiting else WOKEN for lane in lanes]
-        works = self._take_out(run)
+        works = self._works_of(run)
         self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
         return _outcomes(works)
 
@@ -154,7 +154,7 @@ class Execution:
 
     # -- fresh records ------------------------------------------------------------------------------------------
 
-    def _take_out(self, run: Run) -> list[Work]:
+    def _works_of(self, run: Run) -> list[Work]:
         """The records as works; those with nothing to apply have their outcome already."""
         handlers = self._group.handlers
         works: list[Work] = []
@@ -197,7 +197,7 @@ class Execution:
             # Not inside `except`: what fails below is no consequence of this.
             if unplaced is None:
                 continue
-            self._settlement.undone()
+            self._settlement.redo()
             runnable = [work for work in pending if work.outcome is None]
             if len(runnable) <= 1 and not isinstance(unplaced, TooManyLocks):
                 blame(runnable, unplaced)

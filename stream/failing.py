@@ -27,14 +27,14 @@ class ProbeFailed(Uncounted):
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """What becomes of a group's failed events, for one worker. `may_wait`: whether a first failure that is tried again
-    soon may wait in memory."""
+    """What becomes of a group's failed events, for one worker. `may_postpone`: whether, beside
+    so many more of the run, a first failure may be kept in memory."""
 
     parking: Parking
     policy: FailurePolicy
     health: Health
     holds_dead: bool
-    may_wait: Callable[[], bool] = lambda: False
+    may_postpone: Callable[[int], bool] = lambda _: False
 
     @classmethod
     def of(
@@ -43,7 +43,7 @@ class Failing:
         worker: str,
         health: Health,
         settings: RetrySettings,
-        may_wait: Callable[[], bool],
+        may_postpone: Callable[[int], bool],
     ) -> Failing:
         """As the group says. `health` is that of all its workers in this process."""
         return cls(
@@ -51,5 +51,5 @@ class Failing:
             FailurePolicy(group.attempts, group.give_up_after.total_seconds(), settings),
             health,
             holds_dead=group.on_dead == "hold",
-            may_wait=may_wait,
+            may_postpone=may_postpone,
         )

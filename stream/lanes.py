@@ -7,7 +7,7 @@ changes.
 Records of the retry topic have lanes and runs of their own: what they wake is in the database, and one of them wakes
 all that its key has there.
 
-Pure: no threads, no clock, no Kafka. The caller is one thread.
+Pure: no threads, no clock, no Kafka. The caller is one thread; `count` and `waits` may be read by others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stream.outcomes import FirstTry, Outcome
 
 LaneKey = tuple[str, bytes | int]  # (topic, key), or (topic, partition) where the key is null
 
-MOST_WAITING = 100  # lanes; of what fails beyond them, nothing is kept in memory
+MOST_POSTPONED = 100  # lanes; what fails beyond them is parked at once
 RECORD_OVERHEAD_BYTES = 1000  # what a Record costs beside its value: headers, objects
 
 
@@ -34,7 +34,7 @@ class Run:
     `retry`: they are of the retry topic, one a key. `probe`: one record, tried to see whether trying helps again.
     `suspect`: one of them may have killed its process; each is tried alone.
     Filled by who applies it: `woken`, what became of each event that retry records woke; `succeeded`, whether any
-    handler did what it should; `undone`, whether work was undone and done again because of what failed among it.
+    handler did what it should; `redone`, whether work was undone and done again because of what failed among it.
     """
 
     records: list[Record]
@@ -44,15 +44,15 @@ class Run:
     suspect: bool = False
     woken: list[Outcome] = field(default_factory=list)
     succeeded: bool = False
-    undone: bool = False
+    redone: bool = False
 
 
 class _Lane:
-    __slots__ = ("busy", "first", "key", "wait", "waiting")
+    __slots__ = ("busy", "first", "key", "records", "wait")
 
     def __init__(self, key: LaneKey) -> None:
         self.key = key
-        self.waiting: deque[Record] = deque()
+        self.records: deque[Record] = deque()
         self.busy = False
         self.first: FirstTry | None = None  # of the first record
         self.wait = 0  # the number of the wait, 0 while it does not wait
@@ -91,19 +91,9 @@ class Lanes:
                 self.startable += 1
             elif not (lane.busy or lane.wait):
                 self.startable += 1
-            lane.waiting.append(record)
+            lane.records.append(record)
             self.count += 1
             self.bytes += size_of(record)
-
-    @property
-    def retries(self) -> int:
-        """How many keys of the retry topic are ready."""
-        return len(self._retries)
-
-    @property
-    def again(self) -> int:
-        """How many lanes are ready for their first record's second try."""
-        return len(self._again)
 
     def take(self, limit: int, *, again: bool = False) -> Run | None:
         """Up to `limit` records of ready lanes that have not failed; with `again`, first of all of those whose first
@@ -124,25 +114,25 @@ class Lanes:
         records = run.records
         while lanes and len(records) < limit:
             lane = lanes.popleft()
-            waiting = lane.waiting
+            ahead = lane.records
             if lane.first is not None:
                 run.first[lane.key] = lane.first
-            self.startable -= len(waiting)
+            self.startable -= len(ahead)
             lane.busy = True
             room = limit - len(records)
-            if len(waiting) <= room:
-                records.extend(waiting)
-                waiting.clear()
+            if len(ahead) <= room:
+                records.extend(ahead)
+                ahead.clear()
             else:
-                records.extend(waiting.popleft() for _ in range(room))
+                records.extend(ahead.popleft() for _ in range(room))
 
     def take_retries(self, limit: int) -> Run | None:
         """One record of each of up to `limit` ready lanes of the retry topic."""
         lanes = [self._retries.popleft() for _ in range(min(limit, len(self._retries)))]
         for lane in lanes:
-            self.startable -= len(lane.waiting)
+            self.startable -= len(lane.records)
             lane.busy = True
-        return Run([lane.waiting.popleft() for lane in lanes], retry=True) if lanes else None
+        return Run([lane.records.popleft() for lane in lanes], retry=True) if lanes else None
 
     def settle(
         self,
@@ -157,7 +147,7 @@ class Lanes:
         that are to wait for another reason, when they may go on.
         """
         for record in reversed(back):
-            self._lanes[lane_of(record)].waiting.appendleft(record)
+            self._lanes[lane_of(record)].records.appendleft(record)
         self.count -= len(run.records) - len(back)
         self.bytes -= sum(map(size_of, run.records)) - sum(map(size_of, back))
         heads = {lane_of(record): record for record in reversed(run.records)} if run.first else {}
@@ -167,9 +157,9 @@ class Lanes:
             if first and key in first:
                 lane.first = first[key]
                 self._wait(lane, lane.first.again_at)
-            elif key in run.first and not (lane.waiting and lane.waiting[0] is heads[key]):
+            elif key in run.first and not (lane.records and lane.records[0] is heads[key]):
                 lane.first = None  # else its second try could not be made, and is still to be made
-            if until and key in until and lane.waiting:
+            if until and key in until and lane.records:
                 self._wait(lane, until[key])
             self._place(lane)
 
@@ -188,17 +178,17 @@ class Lanes:
     def drop(self, topic: str, partition: int) -> None:
         """Forget what of this partition has not started. What runs is settled as ever."""
         for lane in list(self._lanes.values()):
-            if lane.key[0] != topic or all(record.partition != partition for record in lane.waiting):
+            if lane.key[0] != topic or all(record.partition != partition for record in lane.records):
                 continue
-            head = lane.waiting[0]
-            keep = deque(record for record in lane.waiting if record.partition != partition)
-            gone = len(lane.waiting) - len(keep)
+            head = lane.records[0]
+            keep = deque(record for record in lane.records if record.partition != partition)
+            gone = len(lane.records) - len(keep)
             self.count -= gone
-            self.bytes -= sum(size_of(record) for record in lane.waiting if record.partition == partition)
+            self.bytes -= sum(size_of(record) for record in lane.records if record.partition == partition)
             if not (lane.busy or lane.wait):
-                self.startable -= len(lane.waiting)
+                self.startable -= len(lane.records)
                 self._queue(lane).remove(lane)
-            lane.waiting = keep
+            lane.records = keep
             if not lane.busy and head.partition == partition:
                 lane.first = None
                 self._end_wait(lane)
@@ -223,10 +213,10 @@ class Lanes:
         """Put a lane that neither runs nor waits where a run is taken from, or forget an empty one."""
         if lane.busy or lane.wait:
             return
-        if not lane.waiting:
+        if not lane.records:
             del self._lanes[lane.key]
             return
-        self.startable += len(lane.waiting)
+        self.startable += len(lane.records)
         self._queue(lane).append(lane)
 
 

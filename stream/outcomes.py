@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["done", "duplicate", "skipped", "parked", "dead", "woken", "waiting", "failed", "unrun"]
+Kind = Literal["done", "duplicate", "skipped", "parked", "dead", "woken", "postponed", "failed", "unrun"]
 Stage = Literal["decode", "handler", "commit"]
 
 
@@ -27,7 +27,7 @@ class Outcome:
     letter is written. `woken`: a retry record; what it woke is in the database. These are finished: the offset may
     pass.
 
-    `waiting`: its first try failed, and its second (`first` says when) is made by this process, which keeps it in
+    `postponed`: its first try failed, and its second (`first` says when) is made by this process, which keeps it in
     memory until then. `failed`: its handler, or its bytes (`stage`), raised `error`, and nothing is written down
     about it. `unrun`: it was not tried, or the try did not count; it comes again.
     """
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
-        return self.kind not in ("waiting", "failed", "unrun")
+        return self.kind not in ("postponed", "failed", "unrun")
 
 
 DONE = Outcome("done")

@@ -3,7 +3,8 @@
 One thread owns the Kafka client; workers apply runs of records (execution.py) and never touch it. A record's way:
 
     fetch ─> lanes ─> dispatch ─> worker: claim, decode, handle, commit ─> collect ─> offset tracker ─> offset commit
-                                    └─ what fails is parked in the same commit, and comes back by the retry topic
+              │                     └─ what fails again is parked in the same commit; the retry topic brings it back
+              └─ what fails once waits here for its second try
 
 What holds, whatever happens between two lines of it:
   * an offset is committed only when it and all before it are finished, and their effects are committed before;
@@ -36,7 +37,7 @@ from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
 from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
-from stream.lanes import MOST_WAITING, Lanes, lane_of
+from stream.lanes import MOST_POSTPONED, Lanes, lane_of
 from stream.offsets import Progress
 from stream.outcomes import BUSY
 from stream.pace import Pace
@@ -98,7 +99,7 @@ class Processor:
                 config.database_url,
                 worker=name,
                 stopping=self._stopping,
-                failing=Failing.of(group, name, health, config.retries, self._may_wait),
+                failing=Failing.of(group, name, health, config.retries, self._may_postpone),
                 desk=self._watchdog.desk(),
                 pace=self._pace,
             ),
@@ -185,8 +186,8 @@ class Processor:
     def _settle(self, landing: Landing) -> None:
         """Finished records let the offset pass: what failed is finished here once it is parked. The rest runs again."""
         flight, run = landing.flight, landing.flight.run
-        for outcome in run.woken if run.retry else landing.outcomes:
-            self.counts[outcome.kind] += 1
+        for outcome in run.woken if run.retry else landing.outcomes:  # a retry record's own is only `woken`
+            self.counts[outcome.kind] += outcome.finished
         now = time.monotonic()
         back, first, until = [], {}, {}
         for record, outcome in zip(run.records, landing.outcomes, strict=True):
@@ -248,9 +249,10 @@ class Processor:
         until = self._lanes.next_release()
         return IDLE_S if until is None else min(IDLE_S, max(0.0, until - time.monotonic()))
 
-    def _may_wait(self) -> bool:
-        """Asked by workers: whether one more lane may wait in memory for a second try."""
-        return self._lanes.waits < MOST_WAITING and self._lanes.count < MOST_RECORDS // 2
+    def _may_postpone(self, more: int) -> bool:
+        """Asked by workers: whether one more record, beside so many that do not count yet, may be kept in memory for
+        its second try."""
+        return self._lanes.waits + more < MOST_POSTPONED and self._lanes.count < MOST_RECORDS // 2
 
     def _receive(self, limit: int, timeout: float) -> int:
         """Fetch, and put what is ours and new into the lanes; returns how much that was."""
@@ -332,5 +334,5 @@ class Processor:
 
 
 def _worker_count(group: ConsumerGroup) -> int:
-    """With `batch`: two for runs, two for second tries beside them."""
+    """With `batch`: two for runs, two beside them for what the retry topic wakes."""
     return group.concurrency if group.batch == 1 else min(group.concurrency, 4)

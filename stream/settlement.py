@@ -1,6 +1,6 @@
 """Settlement: what stands between the handlers and the commit. What was applied stays, what failed is written down.
 
-wait     a first failure that is tried again soon: the claim undone, and nothing written; its lane waits in memory
+postpone a first failure that is tried again soon: the claim undone, and nothing written; its lane waits in memory
 retry    the claim undone, a parked row with its due time, later events of its key behind it, a live head
 dead     the claim becomes the ledger's `dead`, a letter and its record for <group>.dlq; `on_dead` says whether
          the key goes on or its row stays, held
@@ -68,18 +68,19 @@ class Settlement:
         """All that is settled from now on is of this run."""
         self._run = run
 
-    def undone(self) -> None:
+    def redo(self) -> None:
         """A transaction was undone because of what failed in it."""
-        self._run.undone = True
+        self._run.redone = True
 
-    def put_off(self, works: Sequence[Work]) -> None:
+    def postpone(self, works: Sequence[Work]) -> None:
         """First failures that are tried again soon wait for it in memory: nothing is written about them."""
         failing, run = self._failing, self._run
         if failing is None or run.retry or run.probe or run.suspect:
             return
         in_a_row = _behind_the_last_success(works)
+        postponed = 0
         for work in works:
-            if not (work.failed and work.attempt == 1 and failing.may_wait()):
+            if not (work.failed and work.attempt == 1 and failing.may_postpone(postponed)):
                 continue
             verdict = self._verdict(failing, work)
             failure, retry = verdict.failure, verdict.retry
@@ -88,7 +89,8 @@ class Settlement:
             assert work.outcome is not None
             now = time.monotonic()
             first = FirstTry(now, now + retry.delay_s, failure.error_class, failure.message)
-            work.outcome = replace(work.outcome, kind="waiting", first=first)
+            work.outcome = replace(work.outcome, kind="postponed", first=first)
+            postponed += 1
             self._log(verdict)
             if failure.kind == "unavailable" and id(work) in in_a_row:
                 failing.health.unavailable(work.lane)

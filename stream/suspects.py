@@ -14,7 +14,7 @@ from uuid import UUID
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.groups import ConsumerGroup
-from stream.lanes import MOST_WAITING
+from stream.lanes import MOST_POSTPONED
 from stream.ledger import Taken
 from stream.offsets import Partition, Progress
 from stream.outcomes import DUPLICATE
@@ -27,7 +27,7 @@ TOGETHER = 20  # suspects in one run: alone each, but nothing else may start mea
 
 def window(group: ConsumerGroup) -> int:
     """How many records of a partition its owner can have had in hand, or a little more."""
-    return MOST_WAITING + max(100, 2 * group.batch, 4 * group.concurrency)
+    return MOST_POSTPONED + max(100, 2 * group.batch, 4 * group.concurrency)
 
 
 class Suspects:

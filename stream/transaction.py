@@ -26,7 +26,7 @@ from stream.pace import Pace
 from stream.schemas import AvroCodec
 from stream.settlement import Settlement
 from stream.watchdog import Desk
-from stream.work import Work, forget, leave_behind, undone
+from stream.work import Work, forget, leave_behind, let_go
 
 LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again later
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
@@ -93,7 +93,7 @@ class Transactions:
             committed = self._handle(conn, handling, pending, runnable, works)
         except BaseException as error:
             self._roll_back(conn, handling, error)
-            undone(pending)
+            let_go(pending)
             # What failed in an earlier transaction is still to be written down; the rest was not tried.
             forget(work for work in pending if not work.failed or work in runnable)
             if isinstance(error, psycopg.Error):
@@ -103,9 +103,9 @@ class Transactions:
             raise
         if not committed:
             self._roll_back(conn, handling)
-            undone(pending)
+            let_go(pending)
             if handling.doomed:
-                self._settlement.undone()
+                self._settlement.redo()
                 forget(work for work in pending if work.finished)
                 leave_behind(works)  # a double of what failed was a duplicate until now
         return not handling.doomed
@@ -148,7 +148,7 @@ class Transactions:
             return begin(conn)
         except psycopg.errors.LockNotAvailable as error:
             conn.rollback()
-            self._settlement.undone()  # in smaller runs, fewer wait for it
+            self._settlement.redo()  # in smaller runs, fewer wait for it
             raise Taken from error
         except psycopg.Error as error:
             lost = conn.broken
@@ -176,7 +176,7 @@ class Transactions:
             handling.run(runnable)
             failpoint("consume.handled")
             if not handling.plain:
-                settlement.put_off(runnable)
+                settlement.postpone(runnable)
             # Fresh, all of them this transaction's, and all of them done.
             plain = handling.plain and 0 < len(runnable) == len(pending) and runnable[0].row is None
             if not plain and (handling.doomed or not settlement.worth_committing(works)):
@@ -202,7 +202,7 @@ class Transactions:
             settlement.applied(len(pending))
         else:
             settlement.committed(settled)
-        undone(pending)  # committed: not this transaction's any more
+        let_go(pending)  # committed: not this transaction's any more
         return True
 
     def _roll_back(

@@ -72,8 +72,8 @@ def leave_behind(works: Iterable[Work]) -> None:
             blocked.add(work.lane)
 
 
-def undone(works: Iterable[Work]) -> None:
-    """Their transaction was undone: it holds no ledger rows of theirs. (To unclaim later what is not held would take
+def let_go(works: Iterable[Work]) -> None:
+    """Their transaction is over: it holds no ledger rows of theirs. (To unclaim later what is not held would take
     away the row of somebody who applied the event meanwhile.)"""
     for work in works:
         work.claimed = False

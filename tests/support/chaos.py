@@ -253,7 +253,7 @@ class Chaos:
             name=f"m{number}",
             settings=FAST,
             parking_class=self._parking_class,
-            may_wait=lambda: dice.random() < 0.7,
+            may_postpone=lambda _: dice.random() < 0.7,
             batch=dice.choice((1, 3, self._batch)),
             attempts=1_000_000,
         )

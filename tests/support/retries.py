@@ -39,7 +39,7 @@ class RetryingWorker:
         settings: RetrySettings = USUAL,
         health: Health | None = None,
         parking_class: type[Parking] = Parking,
-        may_wait: Callable[[], bool] = lambda: False,
+        may_postpone: Callable[[int], bool] = lambda _: False,
         **options: Any,
     ) -> None:
         self.group = ConsumerGroup("testers", topics=["things"], start="beginning", **options)
@@ -51,7 +51,7 @@ class RetryingWorker:
             FailurePolicy(self.group.attempts, self.group.give_up_after.total_seconds(), settings),
             self.health,
             holds_dead=self.group.on_dead == "hold",
-            may_wait=may_wait,
+            may_postpone=may_postpone,
         )
         self.execution = Execution(
             self.group, project, url, worker=name, stopping=self.stopping, failing=failing
