@@ -112,11 +112,11 @@ class Control:
             self._wake.set()
         return False
 
-    def probed(self, succeeded: bool, counted: bool) -> None:
-        """What became of the probe: it succeeded, or failed (`counted` False), or said nothing about the cause."""
+    def probed(self, succeeded: bool, failed: bool) -> None:
+        """What became of the probe: it succeeded, or failed, or said nothing about the cause."""
         if succeeded:
             self._recovered = True
-        elif not counted:
+        elif failed:
             self._probe_failed = True
         self._wake.set()
 

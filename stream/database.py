@@ -78,7 +78,11 @@ def connect(
         raise unreachable(url, error) from None
     try:
         with connection.pipeline():
-            for name, value in (settings or {}).items():
+            # What a lock protects is read once it is held: each statement must see what is committed by then.
+            for name, value in {
+                "default_transaction_isolation": "read committed",
+                **(settings or {}),
+            }.items():
                 connection.execute("select set_config(%s, %s, false)", [name, value])
         connection.autocommit = autocommit
     except psycopg.OperationalError as error:  # lost as soon as it was made: the server is being restarted

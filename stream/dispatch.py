@@ -154,7 +154,8 @@ class Dispatch:
             return
         run = self._by_turns(TOGETHER, *self._takes)
         if run is None:
-            self._suspects.give_up_waiting(time.monotonic())
+            if not self._lanes.waits:  # a key that another worker holds is still to come
+                self._suspects.give_up_waiting(time.monotonic())
         else:
             run.suspect = True
             self._workers.start(Flight(run, generation))

@@ -116,9 +116,11 @@ class Execution:
                 else partial(self._waking.run, waiting, taken, 1 if run.probe else None)
             )
             self._persist(wake, give_up, blame_after=1)
+            self._acquit_the_rest()
             return [BUSY if lane in taken else UNRUN if lane in waiting else WOKEN for lane in lanes]
         works = self._works_of(run)
         self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
+        self._acquit_the_rest()
         return _outcomes(works)
 
     def close(self) -> None:
@@ -151,6 +153,9 @@ class Execution:
             except BaseException:
                 self.close()
                 raise
+            finally:
+                if self._pace is not None:
+                    self._pace.give_back()
 
     # -- fresh records ------------------------------------------------------------------------------------------
 
@@ -179,7 +184,9 @@ class Execution:
 
     def _apply_all(self, works: list[Work], _give_up: Callable[[], bool]) -> None:
         leave_behind(works)  # also of what failed before the database was lost in the middle of it
-        self._apply(works)
+        self._apply(
+            [work for work in works if not work.finished]
+        )  # what is committed is settled, whatever comes
 
     def _apply(self, works: list[Work]) -> None:
         """Give every work its outcome: all in one transaction, or again without those that failed.
@@ -224,7 +231,10 @@ class Execution:
                 if self._stopping.is_set() or give_up():
                     return
                 if work.outcome is None or self._owes(work):
-                    deaths.alone(self._transactions.connection(), work, partial(self._apply_one, work))
+                    try:
+                        deaths.alone(self._transactions.connection(), work, partial(self._apply_one, work))
+                    except Taken:
+                        work.outcome = BUSY
 
     def _apply_one(self, work: Work) -> bool:
         self._apply([work])
@@ -234,8 +244,19 @@ class Execution:
         with self._asking() as (conn, deaths):
             while lanes and not (self._stopping.is_set() or give_up()):
                 for head in self._opening.peek(conn, lanes[0]):
-                    deaths.alone(conn, head, partial(self._wake_one, lanes[0], taken, head))
+                    try:
+                        deaths.alone(conn, head, partial(self._wake_one, lanes[0], taken, head))
+                    except Taken:
+                        taken.add(lanes[0])
                 lanes.pop(0)
+
+    def _acquit_the_rest(self) -> None:
+        """Tries that ended without an outcome, and without a death: the group is stopping, or halted."""
+        if self._deaths is not None and self._deaths.blamed:
+            try:
+                self._deaths.pardon_all(self._transactions.connection())
+            except (psycopg.Error, Infrastructure, Unreachable) as error:
+                log.warning("blame.left", group=self._group.name, error=str(error.__cause__ or error))
 
     def _wake_one(self, lane: int, taken: set[int], head: Work) -> bool:
         self._waking.run([lane], taken, most=1, failed={head.place: head} if head.failed else None)
@@ -258,6 +279,6 @@ def _outcomes(works: list[Work]) -> list[Outcome]:
         first: dict[UUID, Work] = {}
         for n, work in enumerate(works):
             original = first.setdefault(work.id, work)
-            if outcomes[n] is DUPLICATE and original is not work and not original.finished:
+            if outcomes[n] is DUPLICATE and original.lane == work.lane and not original.finished:
                 outcomes[n] = UNRUN
     return outcomes

@@ -34,7 +34,8 @@ class Run:
     `retry`: they are of the retry topic, one a key. `probe`: one record, tried to see whether trying helps again.
     `suspect`: one of them may have killed its process; each is tried alone.
     Filled by who applies it: `woken`, what became of each event that retry records woke; `succeeded`, whether any
-    handler did what it should; `redone`, whether work was undone and done again because of what failed among it.
+    handler did what it should; `probe_failed`, whether trying does not help yet; `redone`, whether work was undone and
+    done again because of what failed among it.
     """
 
     records: list[Record]
@@ -44,6 +45,7 @@ class Run:
     suspect: bool = False
     woken: list[Outcome] = field(default_factory=list)
     succeeded: bool = False
+    probe_failed: bool = False
     redone: bool = False
 
 

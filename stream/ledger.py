@@ -63,6 +63,10 @@ class Ledger:
         rows = conn.execute(query("claim_one"), arguments).rowcount
         return rows > 0, rows > 1
 
+    def applied(self, conn: HandlerConnection, ids: Sequence[UUID]) -> Any:
+        """A cursor over those that are in the ledger, by what is committed."""
+        return conn.execute(query("applied"), {"group": self.group, "epoch": self.epoch, "ids": _array(ids)})
+
     def unclaim(self, conn: HandlerConnection, ids: Iterable[UUID]) -> None:
         """Take back claims whose events were not applied."""
         conn.execute(query("unclaim"), {"group": self.group, "epoch": self.epoch, "ids": _array(ids)})

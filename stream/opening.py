@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import psycopg
+
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.ledger import Claim, Ledger
@@ -50,11 +52,13 @@ class Opening:
         try:
             locked = self._to_lock(works)
             singles = works if len(works) == 1 else _singles(works)
-            if locked or not self._begin_unlocked(conn, singles, locked):
-                while not self._begin_locked(conn, singles, locked):
-                    conn.rollback()
+            if locked or not self._claimed_unlocked(conn, singles, locked):
+                while True:
                     if len(locked) > MOST_LOCKS and len(works) > 1:
                         raise TooManyLocks
+                    if self._begin_locked(conn, singles, locked):
+                        break
+                    conn.rollback()
         except BaseException:
             forget(work for work in works if not work.failed)
             raise
@@ -69,6 +73,17 @@ class Opening:
         if self._met and len(works) > 1:
             locked |= self._met.intersection([parking.lane_of(work) for work in works])
         return locked
+
+    def _claimed_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
+        """The same as `_begin_unlocked`; False, too, where a claim was waited for in vain: by what somebody runs of a
+        parked key, say, which is looked for first the next time."""
+        try:
+            return self._begin_unlocked(conn, works, locked)
+        except psycopg.errors.LockNotAvailable:
+            if self.parking is None:
+                raise
+        conn.rollback()
+        return False
 
     def _begin_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
         """The way of a run that meets nothing parked. False: undone; begin again, with these lanes locked.
@@ -136,9 +151,12 @@ class Opening:
             return False
         pairs = list(zip(works, lanes, strict=True))
         free = [work for work, lane in pairs if lane not in parked and lane not in taken]
+        behind = [work for work, lane in pairs if lane in parked and lane not in taken]
         with conn.pipeline():
             claim = self._claim(conn, free)
             again = parking.look(conn, {lane for lane in lanes if lane not in parked})
+            applied = self.ledger.applied(conn, [work.id for work in behind])
+        done = {id for (id,) in applied}  # read twice: not to be parked, maybe even before what holds its key
         met = {lane for (lane,) in again}
         if met:
             locked |= met
@@ -147,7 +165,7 @@ class Opening:
             if lane in taken:
                 work.outcome = BUSY
             elif lane in parked:
-                work.outcome = PARKED
+                work.outcome = DUPLICATE if work.id in done else PARKED
         _claimed(free, claim.refused())
         return True
 

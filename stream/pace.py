@@ -46,6 +46,14 @@ class Pace:
         slot = self._reserved()
         self._wait_until(slot - NEAR_S)
 
+    def give_back(self) -> None:
+        """This thread starts nothing now: its slot is for others."""
+        slot: float | None = getattr(self._mine, "slot", None)
+        if slot is not None:
+            self._mine.slot = None
+            with self._lock:
+                self._slots.appendleft(slot)
+
     def close(self) -> None:
         """To be called once no worker takes a turn any more."""
         if self._connection is not None:

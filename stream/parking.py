@@ -167,12 +167,20 @@ class Parking:
         }
 
 
-@lru_cache(maxsize=16384)
 def lane_number(group: str, topic: str, key: bytes | None, partition: int) -> int:
     """As stream.parked_lane in SQL."""
+    if key is not None and len(key) > 100:
+        return _lane_number(group, topic, key, partition)
+    return _lane_number_cached(group, topic, key, partition)
+
+
+def _lane_number(group: str, topic: str, key: bytes | None, partition: int) -> int:
     name = f"{group}\x1f{topic}\x1f".encode()
     digest = hashlib.sha256(name + (f"\x1f{partition}".encode() if key is None else key)).digest()
     return int.from_bytes(digest[:4], "big", signed=True)
+
+
+_lane_number_cached = lru_cache(maxsize=16384)(_lane_number)
 
 
 def woken_lane(group: str, record: Record) -> int | None:

@@ -209,7 +209,7 @@ class Processor:
         if self._suspects and (passed := self._suspects.passed(self._progress)):
             log.info("suspects.passed", group=self.group.name, partitions=names(passed))
         if run.probe:
-            self._control.probed(run.succeeded, counted=landing.outcomes[0].finished)
+            self._control.probed(run.succeeded, failed=run.probe_failed)
 
     def _commit_if_due(self) -> None:
         """Send offsets from time to time, one message at a time: a broker that hangs holds up nothing else."""

@@ -82,11 +82,15 @@ class Settlement:
         for work in works:
             if not (work.failed and work.attempt == 1 and failing.may_postpone(postponed)):
                 continue
+            assert work.outcome is not None and work.outcome.error is not None
+            if getattr(
+                work.outcome.error, "retry_after", None
+            ):  # its turn in the budget is taken when it is parked
+                continue
             verdict = self._verdict(failing, work)
             failure, retry = verdict.failure, verdict.retry
             if retry is None or retry.delay_s > failing.policy.settings.soon_s:
                 continue
-            assert work.outcome is not None
             now = time.monotonic()
             first = FirstTry(now, now + retry.delay_s, failure.error_class, failure.message)
             work.outcome = replace(work.outcome, kind="postponed", first=first)
@@ -179,11 +183,13 @@ class Settlement:
         verdicts = [self._verdict(failing, work) for work in works if work.failed]
         if not verdicts:
             return
-        if self._run.probe and any(verdict.retry for verdict in verdicts):
+        # Permanent, undecodable and deadly is an event whatever its provider says; not so one that used up its tries.
+        if self._run.probe and any(v.failure.kind in ("failure", "unavailable") for v in verdicts):
             failure = verdicts[0].failure
             log.info(
                 "probe.failed", group=self._ledger.group, error=f"{failure.error_class}: {failure.message}"
             )
+            self._run.probe_failed = True
             raise ProbeFailed
         settled.verdicts = self._admitted(conn, failing, verdicts, settled.works)
 
@@ -248,9 +254,9 @@ class Settlement:
         ]
         if fresh:
             parking.lock(conn, fresh)
-        parking.follow(conn, followers)
         parking.park(conn, verdicts)
         parking.unpark(conn, gone)
+        parking.follow(conn, followers)
         moved = [*gone, *(verdict.work for verdict in verdicts)]
         if moved:
             keys = {work.record.key for work in moved} | {event.key for event in emitted}

@@ -88,7 +88,18 @@ class Deaths:
     def __init__(self, group: str, crashes: int) -> None:
         self._group = group
         self._most = crashes
-        self._blamed: dict[object, int] = {}
+        self._blamed: dict[object, tuple[int, dict[str, object]]] = {}  # by place: deaths, and its row
+
+    @property
+    def blamed(self) -> bool:
+        """Whether anything is blamed now."""
+        return bool(self._blamed)
+
+    def pardon_all(self, conn: HandlerConnection) -> None:
+        """Nothing of it has killed anybody."""
+        for place, (_, row) in list(self._blamed.items()):
+            conn.execute(query("pardon"), row)
+            del self._blamed[place]
 
     def sift(self, conn: HandlerConnection, epoch: int, works: Sequence[Work]) -> None:
         """Take out what was applied before: most of what a dead process read again."""
@@ -111,9 +122,10 @@ class Deaths:
         }
         if work.place not in self._blamed:
             row = conn.execute(query("blame"), place).fetchone()
-            self._blamed[work.place] = 0 if row is None else int(row[0])
-        if self._blamed[work.place] >= self._most:
-            work.fail(ProcessDied(self._blamed[work.place]), "handler")
+            self._blamed[work.place] = (0 if row is None else int(row[0]), place)
+        deaths, _ = self._blamed[work.place]
+        if deaths >= self._most:
+            work.fail(ProcessDied(deaths), "handler")
         tried = False
         try:
             tried = act()

@@ -147,7 +147,10 @@ class Transactions:
         try:
             return begin(conn)
         except psycopg.errors.LockNotAvailable as error:
-            conn.rollback()
+            try:
+                conn.rollback()
+            except psycopg.Error:
+                self.close()
             self._settlement.redo()  # in smaller runs, fewer wait for it
             raise Taken from error
         except psycopg.Error as error:

@@ -15,10 +15,12 @@ import pytest
 
 from stream import ConsumerGroup, Context, Event, PermanentError, TransientError
 from stream.config import Config, RetrySettings
+from stream.parking import lane_number
 from stream.project import Project
 from stream.relay import Relay
 from tests.support.groups import Member, publish
-from tests.support.small import make_project
+from tests.support.retries import RetryingWorker
+from tests.support.small import make_project, record
 from tests.support.topics import create_topic, produce_raw, read_all
 from tests.support.waiting import until
 
@@ -409,3 +411,43 @@ def test_a_group_that_is_held_waits_without_turning_round(member, small, things,
     conn.commit()
     until(lambda: len(effects()) == 3)
     m.end()
+
+
+def test_a_suspect_that_another_worker_still_holds_is_waited_for(
+    member, small, things, effects, conn, database_url, monkeypatch
+) -> None:
+    """Its last owner's host is gone, and the session of it holds the key for a while."""
+    monkeypatch.setattr("stream.suspects.IDLE_S", 0.2)
+    blamed: list[int] = []
+
+    def handler(event: Event, ctx: Context) -> None:
+        with psycopg.connect(database_url) as other:
+            [(rows,)] = other.execute("select count(*) from stream.suspect").fetchall()
+        blamed.append(int(rows))
+        apply(event, ctx)
+
+    first = member(handler)
+    until(lambda: len(first.processor._progress.partitions()) == 8)
+    first.end()
+    dead = RetryingWorker(small, database_url, never, name="dead-1")
+    dead.run(record(small, "bad", 1))
+    dead.execution.close()
+    until(lambda: count(conn, "scheduled") + count(conn, "outbox") == 0)
+    conn.execute("update stream.assignment set released_at = null, worker = 'dead'")
+    conn.commit()
+    with psycopg.connect(database_url) as frozen:
+        frozen.execute("select stream.lock_lanes(%s)", [[lane_number("testers", "things", b"bad", 0)]])
+        second = member(handler)
+        until(lambda: bool(second.processor._suspects))
+        until(lambda: second.processor._lanes.waits > 0)
+        looks = second.processor._polled_at
+        until(lambda: second.processor._polled_at > looks + 1)
+        assert second.processor._suspects
+        frozen.rollback()
+    until(lambda: effects() == [("bad", 1)])
+    assert blamed == [1]
+    second.end()
+
+
+def never(event: Event, ctx: Context) -> None:
+    raise ValueError("no")
