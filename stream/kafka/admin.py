@@ -105,7 +105,11 @@ def partition_counts(config: Config) -> dict[str, int]:
 
 
 def create_topics(config: Config, topics: Iterable[Topic]) -> None:
-    """Create the topics; one that is there already is left as it is. Raises KafkaException on anything else."""
+    """Create the topics, and wait until the brokers list them: they hear of them a little later than the controller.
+
+    One that is there already is left as it is. Raises KafkaException on anything else.
+    """
+    wanted = {topic.name: topic for topic in topics}
     new = [
         NewTopic(
             config.prefix + topic.name,
@@ -113,7 +117,7 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
             replication_factor=topic.replication or -1,
             config=topic_config(topic),
         )
-        for topic in topics
+        for topic in wanted.values()
     ]
     if not new:
         return
@@ -124,6 +128,9 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    deadline = time.monotonic() + 15
+    while not wanted.keys() <= partition_counts(config).keys() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def topic_config(topic: Topic) -> dict[str, str]:

@@ -11,7 +11,9 @@ import pytest
 
 from stream import app
 from stream.config import Config
+from stream.kafka import admin
 from stream.project import Project
+from stream.topics import Topic
 from tests.support.cli import hints, stream
 from tests.support.small import make_project
 
@@ -43,6 +45,12 @@ def add_group(config: Config, name: str, sql: str) -> None:
 def test_what_is_migrated_needs_no_migration(shop: Config) -> None:
     assert stream(shop, "migrate").stderr == "nothing to migrate\n"
     assert stream(shop, "migrate", "--check").exit_code == 0
+
+
+def test_topics_just_made_are_there_for_who_starts_next(config: Config) -> None:
+    for n in range(3):  # the broker is still busy with the logs of one when the next is made
+        admin.create_topics(config, [Topic(f"wide{n}", (), partitions=64)])
+        assert f"wide{n}" in admin.partition_counts(config)
 
 
 def test_the_tables_of_a_new_group_are_found_by_the_check_and_said_when_made(

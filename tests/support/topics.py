@@ -67,7 +67,7 @@ def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
 
 
 def create_topic(config: Config, topic: str, partitions: int = 1, **settings: str) -> None:
-    """A topic made past the catalog, as an operator or another tool would."""
+    """A topic made past the catalog, as an operator or another tool would; wait until the broker lists it."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
     new = NewTopic(
         config.prefix + topic, num_partitions=partitions, replication_factor=1, config=dict(settings)
@@ -78,6 +78,7 @@ def create_topic(config: Config, topic: str, partitions: int = 1, **settings: st
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    until(lambda: config.prefix + topic in admin.list_topics(timeout=10).topics, 20, f"{topic} is there")
 
 
 def delete_topic(config: Config, topic: str) -> None:
