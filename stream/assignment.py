@@ -89,13 +89,12 @@ class Assignment:
 
         Raises Refused where the table says stop.
         """
-        starts = self.patiently(lambda: self._resolve(partitions))
+        starts, ends = self.patiently(lambda: self._resolve(partitions))
         self._consumer.start({partition: start.offset for partition, start in starts.items()})
         unreleased = self.patiently(lambda: self._note(starts))
-        ends = self.patiently(lambda: {p: self._consumer.bounds(p)[1] for p in unreleased})
         return (
             {partition: start.offset for partition, start in starts.items()},
-            {partition: end for partition, end in ends.items() if end > starts[partition].offset},
+            {p: ends[p] for p in unreleased if ends[p] > starts[p].offset},
         )
 
     def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> None:
@@ -139,16 +138,19 @@ class Assignment:
             for p in range(counts[topic])
         }
 
-    def _resolve(self, partitions: list[Partition]) -> dict[Partition, Start]:
+    def _resolve(self, partitions: list[Partition]) -> tuple[dict[Partition, Start], dict[Partition, int]]:
+        """Where to start, and the ends of the logs: once they are read, each look at one waits behind a fetch, for as
+        long as the broker waits for records."""
         memory = self._state.load()
         committed = self._consumer.committed(partitions)
         ids = admin.topic_ids(self._config, {topic for topic, _ in partitions}) if partitions else {}
+        bounds = {partition: self._consumer.bounds(partition) for partition in partitions}
         starts = {}
         for partition in partitions:
             if partition[0] == self._retry_topic:
-                starts[partition] = resolve_retries(committed[partition], *self._consumer.bounds(partition))
+                starts[partition] = resolve_retries(committed[partition], *bounds[partition])
                 continue
-            place = self._place(partition, committed[partition], memory, ids)
+            place = self._place(partition, committed[partition], bounds[partition], memory, ids)
             decision = resolve(place)
             topic, number = partition
             if isinstance(decision, Stop):
@@ -165,12 +167,17 @@ class Assignment:
                     gap=decision.gap,
                 )
             starts[partition] = decision
-        return starts
+        return starts, {partition: high for partition, (_, high) in bounds.items()}
 
     def _place(
-        self, partition: Partition, committed: int | None, memory: Memory, ids: Mapping[str, str]
+        self,
+        partition: Partition,
+        committed: int | None,
+        bounds: tuple[int, int],
+        memory: Memory,
+        ids: Mapping[str, str],
     ) -> Place:
-        low, high = self._consumer.bounds(partition)
+        low, high = bounds
         seen = partition in memory.seen
         pruned = memory.ledger_pruned_before
         return Place(

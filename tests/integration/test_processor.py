@@ -31,10 +31,10 @@ def small(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def things(config: Config) -> Config:
-    """The configuration of a broker that has topic things, of 4 partitions."""
+def things(config: Config, request: pytest.FixtureRequest) -> Config:
+    """The configuration of a broker that has topic things, of 4 partitions, or as many as the test says."""
     for topic in ("things", "testers.retry", "testers.dlq"):
-        create_topic(config, topic, 4)
+        create_topic(config, topic, getattr(request, "param", 4))
     return config
 
 
@@ -408,6 +408,22 @@ def test_the_assignment_is_on_record(member, small, things, conn) -> None:
     until(lambda: rows() == [(p, True) for p in range(4)])
     m.end()
     assert rows() == [(p, False) for p in range(4)]
+
+
+@pytest.mark.parametrize("things", [32], indirect=True)
+def test_what_a_dead_member_had_goes_on_without_a_wait_for_each_partition(
+    member, small, things, effects, conn
+) -> None:
+    publish(things, small, [("a", 1)])
+    m = member(apply)
+    until(lambda: effects() == [("a", 1)])
+    m.end()
+    conn.execute("update stream.assignment set released_at = null")  # as if it had been killed
+    conn.commit()
+    publish(things, small, [("a", 2)])
+    m = member(apply)
+    # Each of the 64 logs is looked at; at one that is being read, that takes up to a second.
+    until(lambda: len(effects()) == 2, 15)
 
 
 def test_an_unreachable_database_is_waited_for(member, small, things, effects, conn) -> None:
