@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from stream import database
 from stream.database import Connection, query
 from stream.offsets import Partition
+from stream.policy import winner
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,12 @@ class Memory:
 
     def has_met(self, topic: str) -> bool:
         return topic in self.topic_ids
+
+
+def holds_of(connection: Connection, groups: Iterable[str]) -> dict[str, str]:
+    """Of those groups that run nothing now: what keeps them from it, and why."""
+    found = {group: _hold_of(connection, group) for group in sorted(set(groups))}
+    return {group: hold for group, hold in found.items() if hold is not None}
 
 
 class GroupState:
@@ -111,3 +118,13 @@ class GroupState:
             application_name=f"stream-{self._group}",
             settings={"statement_timeout": "10s", "lock_timeout": "5s"},
         )
+
+
+def _hold_of(connection: Connection, group: str) -> str | None:
+    row = connection.execute(query("standing"), {"group": group}).fetchone()
+    if row is None:
+        return None
+    halted, why_halted, paused, is_open, why_open, _ = row
+    hold = winner(halted=bool(halted), paused=bool(paused), breaker_open=bool(is_open))
+    reasons = {"halted": why_halted, "breaker open": why_open}
+    return None if hold is None else f"{hold}: {reasons.get(hold) or 'by an operator'}"

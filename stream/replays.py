@@ -21,7 +21,6 @@ from stream.keys import shown_key
 from stream.letters import LetterDetails
 from stream.operators import alone, leave_live_head, who, write_action
 from stream.parking import lane_number
-from stream.policy import winner
 
 MOST_REPLAYS = 5  # of one event: what comes back for ever is not helped by once more
 TELL_EVERY_S = 1.0
@@ -43,17 +42,6 @@ class Act:
 def name_of(letter: LetterDetails) -> str:
     """As people read it: `letter 41 (invoicing, orders 536365)`."""
     return f"letter {letter.id} ({letter.group}, {letter.topic} {shown_key(letter.key) or '(no key)'})"
-
-
-def hold_of(connection: Connection, group: str) -> str | None:
-    """What keeps the group from running anything now, and why; None where nothing does."""
-    row = connection.execute(query("standing"), {"group": group}).fetchone()
-    if row is None:
-        return None
-    halted, why_halted, paused, is_open, why_open, _ = row
-    hold = winner(halted=bool(halted), paused=bool(paused), breaker_open=bool(is_open))
-    reasons = {"halted": why_halted, "breaker open": why_open}
-    return None if hold is None else f"{hold}: {reasons.get(hold) or 'by an operator'}"
 
 
 def replay(connection: Connection, id: int, *, most_replays: int = MOST_REPLAYS) -> Act:

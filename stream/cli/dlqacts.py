@@ -13,11 +13,13 @@ import click
 from stream import database, letters, replays
 from stream.cli.choosing import letter_options, per_second, words
 from stream.cli.common import config_options, say
-from stream.cli.replaying import MOST_NAMED, Many, say_holds
+from stream.cli.holds import say_holds
+from stream.cli.replaying import MOST_NAMED, Many
 from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, UsageError
+from stream.groupstate import holds_of
 from stream.letters import Choice, Letter, Which
 from stream.replays import MOST_REPLAYS, Act, name_of
 
@@ -75,7 +77,7 @@ def replay(
             act = replays.replay(connection, ids[0], most_replays=most_replays)
             _say_replayed(act)
             if act.result == "replayed":
-                say_holds(connection, [act.letter.group])
+                say_holds(holds_of(connection, [act.letter.group]))
                 say(f"-> stream parked list --group {act.letter.group}")
         return
     with opened(config) as connection:

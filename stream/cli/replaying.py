@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import click
@@ -13,12 +12,14 @@ import psycopg
 
 from stream.cli.choosing import words
 from stream.cli.common import say
+from stream.cli.holds import say_holds
 from stream.cli.signals import Stopper
-from stream.cli.text import plural, printable
+from stream.cli.text import plural
 from stream.database import Connection
 from stream.errors import PartlyDone
+from stream.groupstate import holds_of
 from stream.letters import Choice, Which
-from stream.replays import MOST_REPLAYS, Replaying, hold_of
+from stream.replays import MOST_REPLAYS, Replaying
 
 SAY_EVERY_S = 5.0  # where there is no terminal
 MOST_NAMED = 20  # problems
@@ -45,7 +46,7 @@ class Many:
         if released:
             went = f"{plural(len(released), 'key')} went on without them"
             say(f"{went}: later events of these keys may have been applied already")
-        say_holds(connection, {one.group for one in self.choice.letters})
+        say_holds(holds_of(connection, self._groups))
         say(f"nothing was changed yet\n-> {self._command(self.most)}")
 
     def replay(self, connection: Connection) -> None:
@@ -63,15 +64,23 @@ class Many:
             run.run()
         except psycopg.OperationalError as error:
             lost = f"the connection was lost: {' '.join(str(error).split())}"
-        telling.end(run)
+        holds = {} if lost else holds_of(connection, self._groups)
+        telling.end(run, held=bool(holds))
         for problem in run.problems[:MOST_NAMED]:
             say(problem)
+        say_holds(holds)
         left = total - run.passed + len(run.problems)
         if left:
             why = lost or ("stopped" if run.passed < total else "a key could not be locked")
             hint = self._command(None if self.most is None else left)
             raise PartlyDone(f"{why}; {left:,} of {plural(total, 'letter')} left", hint=hint)
-        say("-> stream dlq list" if run.died_again else "-> stream parked list")
+        say(
+            f"-> stream dlq list{f' --group {shlex.quote(min(self._groups))}' if len(self._groups) == 1 else ''}"
+        )
+
+    @property
+    def _groups(self) -> set[str]:
+        return {one.group for one in self.choice.letters}
 
     def _command(self, most: int | None) -> str:
         options = words(self.which)
@@ -80,14 +89,6 @@ class Many:
         if self.most_replays != MOST_REPLAYS:
             options += ["--most-replays", str(self.most_replays)]
         return f"stream dlq replay {shlex.join(options)} --rate {self.rate:g}/s --execute"
-
-
-def say_holds(connection: Connection, groups: Iterable[str]) -> None:
-    """Name the groups that run nothing now: what is replayed waits until they go on."""
-    for group in sorted(groups):
-        hold = hold_of(connection, group)
-        if hold is not None:
-            say(f"group {group} is held ({printable(hold)}): what is replayed runs once it goes on")
 
 
 class Telling:
@@ -105,9 +106,13 @@ class Telling:
             self._said = time.monotonic()
             say(self._line(run))
 
-    def end(self, run: Replaying) -> None:
-        """The last word, on a terminal over the line that stands there."""
-        say(("\r" if self._terminal else "") + self._line(run))
+    def end(self, run: Replaying, *, held: bool) -> None:
+        """The last word, on a terminal over the line that stands there: replayed is not yet applied."""
+        line = self._line(run)
+        if run.acts.get("replayed"):
+            when = "once their group goes on" if held else "now"
+            line += f": they run again {when}; what dies again is a new letter"
+        say(("\r" if self._terminal else "") + line)
 
     def _line(self, run: Replaying) -> str:
         parts = [f"{count:,} {result}" for result, count in run.acts.items()] or ["0 replayed"]

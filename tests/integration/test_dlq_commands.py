@@ -16,7 +16,7 @@ from stream import PermanentError, app
 from stream.config import Config
 from stream.project import Project
 from tests.support.cli import hints, stream, stream_json
-from tests.support.letters import Troubled, rows, statuses
+from tests.support.letters import Troubled, halt, rows, statuses
 from tests.support.retries import parked
 from tests.support.small import make_project, record
 
@@ -236,18 +236,27 @@ def test_several_letters_are_a_plan_until_they_are_executed(small: Config, group
 
 
 def test_a_group_that_runs_nothing_now_is_named(small: Config, group, conn) -> None:
-    group().die(("a", 1), ("b", 2))
-    conn.execute(
-        "insert into stream.group_state (consumer_group, start_policy, halted_at, halted_reason)"
-        " values ('testers', 'beginning', now(), 'ten in a row')"
+    group().die(("a", 1), ("b", 2), ("c", 3))
+    halt(conn, "testers")
+    text = (
+        "group testers is held (halted: ten in a row): its events run once it goes on\n"
+        "-> stream groups describe testers\n"
     )
-    conn.commit()
-    text = "group testers is held (halted: ten in a row): what is replayed runs once it goes on"
     assert text in stream(small, "dlq", "replay", "--group", "testers").stderr
     assert text in stream(small, "dlq", "replay", "1").stderr
+    many = stream(small, "dlq", "replay", "2", "--group", "testers", "--execute").stderr
+    assert text in many
+    assert "1 replayed, of 1: they run again once their group goes on" in many
     conn.execute("update stream.group_state set halted_at = null")
     conn.commit()
-    assert "is held" not in stream(small, "dlq", "replay", "2").stderr
+    assert "is held" not in stream(small, "dlq", "replay", "3").stderr
+
+
+def test_many_that_were_replayed_are_not_said_to_be_applied(small: Config, group) -> None:
+    group().die(("a", 1), ("b", 2))
+    done = stream(small, "dlq", "replay", "--group", "testers", "--execute")
+    assert "2 replayed, of 2: they run again now; what dies again is a new letter" in done.stderr
+    assert hints(done) == ["stream dlq list --group testers"]
 
 
 def test_at_most_so_many_are_replayed(small: Config, group, conn) -> None:

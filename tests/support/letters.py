@@ -69,3 +69,15 @@ def rows(conn: psycopg.Connection[Any], sql: str, *parameters: object) -> list[t
 
 def statuses(conn: psycopg.Connection[Any]) -> list[tuple[int, str]]:
     return rows(conn, "select id, status from stream.dead_letter order by id")
+
+
+def halt(conn: psycopg.Connection[Any], group: str) -> None:
+    """The group runs nothing any more."""
+    conn.execute(
+        "insert into stream.group_state (consumer_group, start_policy, halted_at, halted_reason)"
+        " values (%s, 'beginning', now(), 'ten in a row')"
+        " on conflict (consumer_group) do update"
+        " set halted_at = excluded.halted_at, halted_reason = excluded.halted_reason",
+        [group],
+    )
+    conn.commit()
