@@ -12,10 +12,12 @@ from stream import letters
 from stream.cli.choosing import letter_options
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.dlqacts import discard, opened, replay
+from stream.cli.holds import say_holds
 from stream.cli.lettertext import page
 from stream.cli.text import clock, columns, printable
 from stream.config import Config
 from stream.errors import UsageError
+from stream.groupstate import holds_of
 from stream.keys import shown_key
 from stream.letters import STATUSES, Letter, LetterGroup, Which
 
@@ -49,6 +51,8 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
             found = letters.each(connection, replace(which, status=status))
         else:
             found = letters.groups(connection, which)
+        asked = () if which.group is None else (which.group,)
+        holds = holds_of(connection, [*asked, *(one.group for one in found)])
     if format_ == "json":
         print_json([letters.contract_form(one) for one in found])
     elif not found:
@@ -56,6 +60,7 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
     else:
         for line in _table(found):
             click.echo(line)
+    say_holds(holds)
     _say_next(found)
 
 

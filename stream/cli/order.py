@@ -53,6 +53,8 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
             click.echo(line)
     for note in found.notes:
         say(note)
+    for group in found.held:
+        say(f"-> stream groups describe {shlex.quote(group)}")
     for event in found.events:
         if event.unpublished is not None:
             say(f"-> {_next_command(key, event.unpublished)}")

@@ -12,10 +12,12 @@ import click
 
 from stream import database, parked
 from stream.cli.common import config_options, format_option, print_json, say
+from stream.cli.holds import say_holds
 from stream.cli.text import clock, columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
+from stream.groupstate import holds_of
 from stream.keys import HEX, shown_key, typed_key
 from stream.parked import ParkedKey
 from stream.views import as_json
@@ -50,12 +52,15 @@ def list_keys(config: Config, group: str | None, topic: str | None, key: str | N
     """Each key that waits: since when, why, how many events behind it, when it is tried next."""
     with _opened(config) as connection:
         found = parked.keys(connection, group=group, topic=topic, key=_typed(key))
+        asked = () if group is None else (group,)
+        holds = holds_of(connection, [*asked, *(one.group for one in found)])
     if format_ == "json":
         print_json([json_form(one) for one in found])
     elif not found:
         say("nothing is parked")
     else:
         _print_table(found)
+    say_holds(holds)
     held = next((one for one in found if one.held), None)
     if held is not None:
         if held.letter is not None:

@@ -252,6 +252,20 @@ def test_a_group_that_runs_nothing_now_is_named(small: Config, group, conn) -> N
     assert "is held" not in stream(small, "dlq", "replay", "3").stderr
 
 
+def test_the_list_names_the_groups_of_its_letters_that_run_nothing(small: Config, group, conn) -> None:
+    group().die(("a", 1))
+    for name in ("testers", "quiet", "others"):
+        halt(conn, name)
+    text = "is held (halted: ten in a row): its events run once it goes on"
+    for words in ((), ("--all",), ("--format", "json"), ("--group", "testers")):
+        listed = stream(small, "dlq", "list", *words)
+        assert listed.stderr.startswith(f"group testers {text}\n-> stream groups describe testers\n")
+        assert listed.stderr.count(text) == 1
+    none = stream(small, "dlq", "list", "--group", "quiet").stderr
+    assert f"group quiet {text}" in none
+    assert none.count(text) == 1
+
+
 def test_many_that_were_replayed_are_not_said_to_be_applied(small: Config, group) -> None:
     group().die(("a", 1), ("b", 2))
     done = stream(small, "dlq", "replay", "--group", "testers", "--execute")

@@ -88,6 +88,38 @@ def test_an_event_that_waits_for_another_try_says_why(small: Config, db: Conn) -
     assert "counting  not yet: behind an earlier event of its key that failed" in shown
 
 
+def test_a_group_that_runs_nothing_now_is_why_an_event_is_not_done(small: Config, db: Conn) -> None:
+    first = append(db, small, "1")
+    settle(db, first)
+    second = append(db, small, "1")
+    third = append(db, small, "1")
+    relay_once(small)
+    db.execute(
+        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, header_names, header_values,
+                                      timestamp, lane, attempts, due_at, error_class, error_message, worker)
+           values ('counting', 'things', 0, 1, %s, '{}', '{}', now(), 7, 3, now(), 'ValueError', 'no', 'host-1')""",
+        [second],
+    )
+    assert hints(stream(small, "order", "show", "1")) == []
+    for change, hold in (
+        ("breaker_open_since = now(), breaker_reason = 'five in a row'", "breaker open: five in a row"),
+        ("paused_until = 'infinity'", "paused: by an operator"),
+        ("halted_at = now(), halted_reason = 'ten deaths'", "halted: ten deaths"),
+    ):
+        db.execute(f"update stream.group_state set {change}".encode())
+        result = stream(small, "order", "show", "1")
+        done, failed, waits = result.stdout.split("\n\n")
+        assert "is held" not in done
+        assert f"counting  not yet: its group is held ({hold}); failed, again now: ValueError: no" in failed
+        assert waits.endswith(f"counting  not yet: its group is held ({hold})\n")
+        assert hints(result) == ["stream groups describe counting"]
+    *_, last = stream_json(small, "order", "show", "1")["events"]
+    assert (last["event_id"], last["groups"][0]["reason"]) == (
+        str(third),
+        "its group is held (halted: ten deaths)",
+    )
+
+
 def test_the_json_is_the_contract_s(small: Config, db: Conn) -> None:
     happened = datetime(2010, 12, 1, 8, 26, tzinfo=UTC)
     first = append(db, small, "1", time=happened)

@@ -17,7 +17,7 @@ from stream.config import Config
 from stream.errors import Refused
 from stream.project import Project
 from tests.support.cli import hints, stream, stream_json
-from tests.support.letters import Troubled, rows, statuses
+from tests.support.letters import Troubled, halt, rows, statuses
 from tests.support.retries import parked as parked_rows
 from tests.support.small import make_project
 
@@ -87,6 +87,20 @@ def test_each_key_is_listed_once_with_what_it_waits_for(small: Config, group, co
     assert [one["key"] for one in stream_json(small, "parked", "list", "--key", "b")] == ["b"]
     assert stream_json(small, "parked", "list", "--group", "others") == []
     assert stream_json(small, "parked", "list", "--topic", "echoes") == []
+
+
+def test_the_list_names_the_groups_of_its_keys_that_run_nothing(small: Config, group, conn) -> None:
+    held(group, "a")
+    for name in ("testers", "quiet", "others"):
+        halt(conn, name)
+    text = "is held (halted: ten in a row): its events run once it goes on"
+    for words in ((), ("--format", "json"), ("--group", "testers")):
+        listed = stream(small, "parked", "list", *words)
+        assert listed.stderr.startswith(f"group testers {text}\n-> stream groups describe testers\n")
+        assert listed.stderr.count(text) == 1
+    none = stream(small, "parked", "list", "--group", "quiet").stderr
+    assert f"group quiet {text}" in none
+    assert none.count(text) == 1
 
 
 def test_a_held_key_that_is_released_goes_on_and_its_letter_stays_open(
