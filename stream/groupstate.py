@@ -11,8 +11,11 @@ from psycopg.types.json import Jsonb
 
 from stream import database
 from stream.database import Connection, query
+from stream.discovery import discover
+from stream.errors import GroupError, StreamError
 from stream.offsets import Partition
 from stream.policy import winner
+from stream.project import Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,25 @@ def holds_of(connection: Connection, groups: Iterable[str]) -> dict[str, str]:
     """Of those groups that run nothing now: what keeps them from it, and why."""
     found = {group: _hold_of(connection, group) for group in sorted(set(groups))}
     return {group: hold for group, hold in found.items() if hold is not None}
+
+
+def require_known(connection: Connection, project: Project, group: str | None) -> None:
+    """Raise GroupError where a group is named that neither the database nor the project knows.
+
+    The project is asked last: its handlers may need libraries that are not here.
+    """
+    if group is None:
+        return
+    known = {name for (name,) in connection.execute(query("known_groups"))}
+    if group in known:
+        return
+    unread = ""
+    try:
+        known |= discover(project).keys()
+    except StreamError as error:
+        unread = f" (those of consumers/ could not be read: {error.message.splitlines()[0]})"
+    if group not in known:
+        raise GroupError(f"unknown group {group!r}; known are {', '.join(sorted(known)) or 'none'}{unread}")
 
 
 class GroupState:

@@ -45,7 +45,7 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
     """Open dead letters by group and by what failed alike: the error, the stage, and the place in your code."""
     if status is not None and not each:
         raise UsageError("--status goes with --all", hint="stream dlq list --all --status replayed")
-    with opened(config) as connection:
+    with opened(config, which) as connection:
         found: Sequence[Letter] | Sequence[LetterGroup]
         if each:
             found = letters.each(connection, replace(which, status=status))
@@ -72,7 +72,7 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
 def show(config: Config, id: int, whole: bool, format_: str) -> None:
     """One letter: its tries, the newest first, the error, headers and payload, and where it comes from."""
     codec = project_of(config).codec
-    with opened(config) as connection:
+    with opened(config, Which()) as connection:
         found = letters.one(connection, id)
     if format_ == "json":
         print_json(letters.details_form(found, codec))
@@ -99,7 +99,7 @@ def show(config: Config, id: int, whole: bool, format_: str) -> None:
 def export(config: Config, which: Which, status: str) -> None:
     """Letters with all that is known of them, one JSON object a line, and nothing else on stdout."""
     codec = project_of(config).codec
-    with opened(config) as connection:
+    with opened(config, which) as connection:
         for found in letters.details(connection, replace(which, status=None if status == "any" else status)):
             click.echo(json.dumps(letters.details_form(found, codec), ensure_ascii=False, default=str))
 

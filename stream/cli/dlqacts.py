@@ -12,14 +12,14 @@ import click
 
 from stream import database, letters, replays
 from stream.cli.choosing import letter_options, per_second, words
-from stream.cli.common import config_options, say
+from stream.cli.common import config_options, project_of, say
 from stream.cli.holds import say_holds
 from stream.cli.replaying import MOST_NAMED, Many
 from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, UsageError
-from stream.groupstate import holds_of
+from stream.groupstate import holds_of, require_known
 from stream.letters import Choice, Letter, Which
 from stream.replays import MOST_REPLAYS, Act, name_of
 
@@ -73,14 +73,14 @@ def replay(
     """
     chosen = _chosen(which, ids, up_to)
     if len(ids) == 1 and not which.says_something:
-        with opened(config) as connection:
+        with opened(config, which) as connection:
             act = replays.replay(connection, ids[0], most_replays=most_replays)
             _say_replayed(act)
             if act.result == "replayed":
                 say_holds(holds_of(connection, [act.letter.group]))
                 say(f"-> stream parked list --group {act.letter.group}")
         return
-    with opened(config) as connection:
+    with opened(config, which) as connection:
         choice = letters.choose(connection, chosen, most_replays=most_replays)
         _say_left_out(choice, ids, most_replays)
         choice = choice.first(most)
@@ -121,7 +121,7 @@ def discard(
     if not reason.strip():
         raise UsageError("--reason is empty")
     chosen = _chosen(which, ids, up_to)
-    with opened(config) as connection:
+    with opened(config, which) as connection:
         if len(ids) == 1 and not which.says_something:
             _say_discarded(replays.discard(connection, ids[0], reason))
             return
@@ -140,9 +140,11 @@ def discard(
 
 
 @contextmanager
-def opened(config: Config) -> Iterator[Connection]:
+def opened(config: Config, which: Which) -> Iterator[Connection]:
+    """A connection, once the group that is chosen, if one is, is known."""
     with database.connect(config.database_url, application_name="stream-dlq", autocommit=True) as connection:
         database.require_migrated(connection)
+        require_known(connection, project_of(config), which.group)
         yield connection
 
 

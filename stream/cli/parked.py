@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from stream import database, parked
-from stream.cli.common import config_options, format_option, print_json, say
+from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.holds import say_holds
 from stream.cli.text import clock, columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
-from stream.groupstate import holds_of
+from stream.groupstate import holds_of, require_known
 from stream.keys import HEX, shown_key, typed_key
 from stream.parked import ParkedKey
 from stream.views import as_json
@@ -50,7 +50,7 @@ def parked_keys() -> None:
 @config_options
 def list_keys(config: Config, group: str | None, topic: str | None, key: str | None, format_: str) -> None:
     """Each key that waits: since when, why, how many events behind it, when it is tried next."""
-    with _opened(config) as connection:
+    with _opened(config, group) as connection:
         found = parked.keys(connection, group=group, topic=topic, key=_typed(key))
         asked = () if group is None else (group,)
         holds = holds_of(connection, [*asked, *(one.group for one in found)])
@@ -90,7 +90,7 @@ def release(
 
     One key, by --key or --partition, acts at once. To try the event again instead: stream dlq replay.
     """
-    with _opened(config) as connection:
+    with _opened(config, group) as connection:
         found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
         one = key is not None or partition is not None
         chosen = found if one else [each for each in found if each.held]
@@ -132,7 +132,7 @@ def discard(
     one = key is not None or partition is not None
     if not (one or group or topic):
         raise UsageError("name what to discard: --key, --group or --topic", hint="stream parked list")
-    with _opened(config) as connection:
+    with _opened(config, group) as connection:
         chosen = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
         if not chosen:
             _nothing(one, "nothing is parked")
@@ -152,11 +152,12 @@ def json_form(key: ParkedKey) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(config: Config) -> Iterator[Connection]:
+def _opened(config: Config, group: str | None) -> Iterator[Connection]:
     with database.connect(
         config.database_url, application_name="stream-parked", autocommit=True
     ) as connection:
         database.require_migrated(connection)
+        require_known(connection, project_of(config), group)
         yield connection
 
 

@@ -27,6 +27,15 @@ LETTER = {
     "error_message", "attempts", "first_failed_at", "last_failed_at", "worker", "trace_id", "status",
 }  # fmt: skip
 
+COUNTING = """
+from stream import ConsumerGroup
+
+group = ConsumerGroup("counting", topics=["things"], start="beginning")
+
+@group.on("Happened")
+def count(event, ctx): ...
+"""
+
 
 @pytest.fixture
 def small(config: Config, tmp_path: Path) -> Config:
@@ -107,7 +116,6 @@ def test_filters_are_those_of_the_options(small: Config, group) -> None:
     [value_error] = stream_json(small, "dlq", "list", "--error-class", "ValueError")
     for words, expected in (
         (("--group", "testers"), [1, 2, 3]),
-        (("--group", "others"), []),
         (("--error-class", "PermanentError"), [1, 2]),
         (("--stage", "decode"), []),
         (("--key", "b"), [2]),
@@ -266,6 +274,27 @@ def test_the_list_names_the_groups_of_its_letters_that_run_nothing(small: Config
     assert none.count(text) == 1
 
 
+def test_a_group_that_nobody_knows_is_no_all_clear(small: Config, group, conn) -> None:
+    group().die(("a", 1))  # a group that is not in the project any more
+    halt(conn, "quiet")
+    (small.project / "consumers" / "counting.py").write_text(COUNTING)
+    for words in (("list",), ("list", "--all"), ("replay",), ("discard", "--reason", "no"), ("export",)):
+        for known in ("testers", "quiet", "counting"):
+            assert stream(small, "dlq", *words, "--group", known).exit_code == 0, (words, known)
+        result = stream(small, "dlq", *words, "--group", "nope")
+        assert (result.exit_code, result.stdout) == (2, ""), words
+        assert "unknown group 'nope'; known are counting, quiet, testers" in result.stderr
+
+
+def test_a_project_that_does_not_import_hides_no_letter(small: Config, group) -> None:
+    group().die(("a", 1))
+    (small.project / "consumers" / "broken.py").write_text("import no_such_library\n")
+    assert stream(small, "dlq", "list", "--group", "testers").exit_code == 0
+    unknown = stream(small, "dlq", "list", "--group", "nope")
+    assert unknown.exit_code == 2
+    assert "known are testers (those of consumers/ could not be read: " in unknown.stderr
+
+
 def test_many_that_were_replayed_are_not_said_to_be_applied(small: Config, group) -> None:
     group().die(("a", 1), ("b", 2))
     done = stream(small, "dlq", "replay", "--group", "testers", "--execute")
@@ -375,4 +404,3 @@ def test_export_writes_letters_as_lines_and_nothing_else(small: Config, group, c
     assert lines[0] == stream_json(small, "dlq", "show", "2")
     both = stream(small, "dlq", "export", "--status", "any", "--group", "testers").stdout
     assert [json.loads(line)["id"] for line in both.splitlines()] == [1, 2, 3]
-    assert stream(small, "dlq", "export", "--group", "nobody").stdout == ""

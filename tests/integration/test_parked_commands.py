@@ -85,7 +85,6 @@ def test_each_key_is_listed_once_with_what_it_waits_for(small: Config, group, co
     assert "provider is down" in second
     assert hints(text)[:2] == ["stream dlq show 1", "stream dlq replay 1"]
     assert [one["key"] for one in stream_json(small, "parked", "list", "--key", "b")] == ["b"]
-    assert stream_json(small, "parked", "list", "--group", "others") == []
     assert stream_json(small, "parked", "list", "--topic", "echoes") == []
 
 
@@ -101,6 +100,17 @@ def test_the_list_names_the_groups_of_its_keys_that_run_nothing(small: Config, g
     none = stream(small, "parked", "list", "--group", "quiet").stderr
     assert f"group quiet {text}" in none
     assert none.count(text) == 1
+
+
+def test_a_group_that_nobody_knows_is_no_all_clear(small: Config, group, conn) -> None:
+    g = group()
+    g.trouble[1] = TransientError("down")
+    g.run(("a", 1))  # parked, and of no group of the project
+    for words in (("list",), ("release",), ("discard", "--reason", "no")):
+        assert stream(small, "parked", *words, "--group", "testers").exit_code == 0, words
+        result = stream(small, "parked", *words, "--group", "nope")
+        assert (result.exit_code, result.stdout) == (2, ""), words
+        assert "unknown group 'nope'; known are testers" in result.stderr
 
 
 def test_a_held_key_that_is_released_goes_on_and_its_letter_stays_open(
