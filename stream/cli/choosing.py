@@ -50,9 +50,14 @@ _OPTIONS = (
         "--since",
         callback=moment,
         metavar="TIME",
-        help="Only what failed last since then: a time, or 2h (ago).",
+        help="Only what failed last since then: a time, UTC where no zone is given, or 2h (ago).",
     ),
-    click.option("--until", callback=moment, metavar="TIME", help="Only what failed last before this time."),
+    click.option(
+        "--until",
+        callback=moment,
+        metavar="TIME",
+        help="Only what failed last before then: a time, UTC where no zone is given, or 2h (ago).",
+    ),
     click.option("--key", metavar="KEY", help=f"Only of this key: text, or {HEX} and hex."),
     click.option("--fingerprint", metavar="TEXT", help="Only what failed alike, as `dlq list` shows it."),
 )

@@ -14,12 +14,13 @@ from stream.cli.common import config_options, format_option, print_json, project
 from stream.cli.dlqacts import discard, opened, replay
 from stream.cli.holds import say_holds
 from stream.cli.lettertext import page
-from stream.cli.text import clock, columns, printable
+from stream.cli.text import columns, printable
 from stream.config import Config
 from stream.errors import UsageError
 from stream.groupstate import holds_of
 from stream.keys import shown_key
 from stream.letters import STATUSES, Letter, LetterGroup, Which
+from stream.views import clock
 
 
 @click.group(

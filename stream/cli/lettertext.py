@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stream.cli.text import clock, columns, plural, printable
+from stream.cli.text import columns, plural, printable
 from stream.keys import shown_key
 from stream.letters import LetterDetails
+from stream.views import clock
 
 MOST_HEX = 256  # bytes shown of a payload that is none
 _FRAME = re.compile(r'  File "(?P<path>.*)", line \d+')
@@ -91,13 +93,21 @@ def _attempts(letter: LetterDetails) -> list[str]:
     rows = [
         (
             str(error.get("attempt", "?")),
-            printable(str(error.get("at", "?"))),
+            printable(_at(error)),
             printable(str(error.get("worker", "?"))),
             printable(f"{error.get('class', '?')}: {error.get('message', '')}"),
         )
         for error in letter.errors
     ]
     return columns(("TRY", "AT", "WORKER", "ERROR"), rows)
+
+
+def _at(error: Mapping[str, Any]) -> str:
+    """When a try failed, as other times are shown."""
+    try:
+        return clock(datetime.fromisoformat(error["at"]))
+    except (KeyError, TypeError, ValueError):
+        return str(error.get("at", "?"))
 
 
 def _payload(letter: LetterDetails, data: Any) -> Iterator[str]:

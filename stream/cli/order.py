@@ -12,11 +12,12 @@ import click
 
 from stream import orders, views
 from stream.cli.common import config_options, format_option, print_json, project_of, say
-from stream.cli.text import clock, columns, duration, printable
+from stream.cli.text import columns, duration, printable
 from stream.config import Config
 from stream.errors import PartlyDone, StreamError
 from stream.keys import shown_key, typed_key
 from stream.orders import Order, OrderEvent, Unpublished
+from stream.views import clock
 
 Line = tuple[str, str, str]
 
@@ -37,7 +38,7 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
     """Each event of KEY: written, published, and what every group made of it, with the time between.
 
     KEY is text, or \\x and hex. Read are the outbox, the key's own partition of each topic, and the groups'
-    ledger in this database. Times are local; a group's is when the transaction of its effects began.
+    ledger in this database. Times are UTC; a group's is when the transaction of its effects began.
     """
     found = orders.life(
         config,

@@ -10,14 +10,14 @@ import click
 
 from stream import database, rejected, views
 from stream.cli.common import config_options, format_option, print_json, project_of, say
-from stream.cli.text import clock, columns, duration, plural, printable
+from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
 from stream.floors import SHARDS
 from stream.keys import HEX, shown_key, typed_key
 from stream.rejected import RejectedKey
-from stream.views import RejectedRow
+from stream.views import RejectedRow, clock
 
 topic_option = click.option("--topic", help="Only rows of this topic.")
 

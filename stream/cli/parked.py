@@ -13,14 +13,14 @@ import click
 from stream import database, parked
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.holds import say_holds
-from stream.cli.text import clock, columns, duration, plural, printable
+from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
 from stream.groupstate import holds_of, require_known
 from stream.keys import HEX, shown_key, typed_key
 from stream.parked import ParkedKey
-from stream.views import as_json
+from stream.views import as_json, clock
 
 group_option = click.option("--group", metavar="NAME", help="Only keys of this consumer group.")
 topic_option = click.option("--topic", help="Only keys of this topic.")

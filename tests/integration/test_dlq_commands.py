@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +136,35 @@ def test_filters_are_those_of_the_options(small: Config, group) -> None:
         ("--key", "\\xf"),
     ):
         assert stream(small, "dlq", "list", *wrong).exit_code == 2, wrong
+
+
+def test_a_time_that_is_shown_chooses_what_it_was_shown_for(
+    small: Config, group, conn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        group(attempts=1).die(("a", 1), ("b", 2), error=ValueError("no price"))
+        conn.execute(
+            "update stream.dead_letter set last_failed_at = last_failed_at - interval '1 h' where id = 1"
+        )
+        conn.commit()
+        last = re.compile(r"20\d\d-\S+Z")
+        first, second = (
+            last.search(line) for line in stream(small, "dlq", "list", "--all").stdout.splitlines()[1:]
+        )
+        assert first is not None and second is not None
+        for option, expected in (("--since", [2]), ("--until", [1])):
+            found = stream_json(small, "dlq", "list", "--all", option, second[0])
+            assert [one["id"] for one in found] == expected
+        facts = stream(small, "dlq", "show", "2").stdout.partition("\nheaders\n")[0]
+        assert second[0] in facts
+        assert not re.search(r"\d\d:\d\d:[\d.]+(?![\d.Z])", facts), facts
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    told = " ".join(stream(small, "dlq", "list", "--help").output.split())
+    assert told.count("UTC where no zone is given") == 2
 
 
 def test_show_tells_all_that_is_known_of_a_letter(small: Config, group, conn) -> None:
