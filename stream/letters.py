@@ -98,7 +98,8 @@ class Letter:
 @dataclass(frozen=True, slots=True)
 class LetterDetails(Letter):
     """A letter with its record and its tries, newest first. `held`: its key waits for it; `followers` that wait
-    behind it. `on_dead`: what its group did with the key. `replays` there were before this letter."""
+    behind it. `on_dead`: what its group did with the key. `replays` there were before this letter. `newer`: the letter
+    of the event's last death, where it was replayed and died again."""
 
     epoch: int
     value: bytes | None
@@ -116,6 +117,7 @@ class LetterDetails(Letter):
     resolved_reason: str | None
     held: bool
     followers: int
+    newer: int | None
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:

@@ -80,6 +80,8 @@ def show(config: Config, id: int, whole: bool, format_: str) -> None:
     else:
         for line in page(found, letters.decoded(found, codec), whole=whole):
             click.echo(line)
+    if found.newer is not None:
+        say(f"-> stream dlq show {found.newer}")
     if found.status == "open":
         say(f"-> stream dlq replay {id}\n-> stream dlq discard {id} --reason '...'")
 

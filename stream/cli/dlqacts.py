@@ -20,7 +20,8 @@ from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, UsageError
 from stream.groupstate import holds_of, require_known
-from stream.letters import Choice, Letter, Which
+from stream.keys import HEX, shown_key
+from stream.letters import Choice, LetterDetails, Which
 from stream.replays import MOST_REPLAYS, Act, name_of
 
 ids_argument = click.argument("ids", type=click.IntRange(1), nargs=-1, metavar="[ID]...")
@@ -78,7 +79,7 @@ def replay(
             _say_replayed(act)
             if act.result == "replayed":
                 say_holds(holds_of(connection, [act.letter.group]))
-                say(f"-> stream parked list --group {act.letter.group}")
+                say(f"-> {_life_command(act.letter)}")
         return
     with opened(config, which) as connection:
         choice = letters.choose(connection, chosen, most_replays=most_replays)
@@ -168,9 +169,18 @@ def _say_replayed(act: Act) -> None:
         freed = "; the key that it held goes on" if act.freed else ""
         say(f"{name_of(letter)}: {act.reason}; the letter is closed as superseded{freed}")
         return
-    say(f"{name_of(letter)}: {_type(letter)} runs again, before what waits behind it")
-    if letter.on_dead == "release":
-        say("its key went on without it: later events of the key may have been applied already")
+    order = "before what waits behind it"
+    if not letter.held:
+        order = "after its key went on without it: later events of the key may have been applied already"
+    say(f"{name_of(letter)}: {_type(letter)} runs again, {order}")
+
+
+def _life_command(letter: LetterDetails) -> str:
+    """What shows how a replayed event fares: its key's life, where the key can be typed as it is."""
+    key = None if letter.key is None else shown_key(letter.key)
+    if key is None or key.startswith((HEX, "-")):
+        return f"stream dlq list --group {shlex.quote(letter.group)}"
+    return f"stream order show {shlex.quote(key)}"
 
 
 def _say_discarded(act: Act) -> None:
@@ -181,13 +191,18 @@ def _say_discarded(act: Act) -> None:
     say(f"{name_of(act.letter)}: discarded, {_type(act.letter)} never runs{freed}")
 
 
-def _type(letter: Letter) -> str:
+def _type(letter: LetterDetails) -> str:
     return printable(letter.type or "the event", 80)
 
 
 def _refuse_closed(act: Act) -> None:
-    if act.result == "closed":
-        raise Refused(f"{name_of(act.letter)}: {act.reason}", hint=f"stream dlq show {act.letter.id}")
+    letter = act.letter
+    if act.result != "closed":
+        return
+    if letter.newer is not None:
+        reason = f"{act.reason}, and died again: letter {letter.newer}"
+        raise Refused(f"{name_of(letter)}: {reason}", hint=f"stream dlq show {letter.newer}")
+    raise Refused(f"{name_of(letter)}: {act.reason}", hint=f"stream dlq show {letter.id}")
 
 
 # -- several ----------------------------------------------------------------------------------------------------------

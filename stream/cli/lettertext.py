@@ -86,6 +86,8 @@ def _facts(letter: LetterDetails) -> Iterator[str]:
     ]
     if letter.replays:
         rows.insert(2, ("replays", f"{letter.replays} before this letter"))
+    if letter.newer is not None:
+        rows.insert(2, ("died again", f"letter {letter.newer}"))
     yield from (f"{name:<12} {text}" for name, text in rows)
 
 

@@ -227,11 +227,49 @@ def test_one_letter_is_replayed_at_once(small: Config, group, conn, effects) -> 
     assert (result.exit_code, result.stdout) == (0, ""), result.output
     assert "letter 1 (testers, things a): Happened runs again" in result.stderr
     assert "later events of the key may have been applied already" in result.stderr
-    assert "waiting" in follow(small, hints(result)[0]).stdout
+    assert result.stderr.count("\n") == 2  # what is done, and what to type
+    assert hints(result) == ["stream order show a"]
     assert (g.go_on(conn), effects()) == (["done"], [("a", 1)])
     again = stream(small, "dlq", "replay", "1")
     assert (again.exit_code, follow(small, hints(again)[0]).exit_code) == (4, 0)
     assert "it is replayed already" in again.stderr
+
+
+def test_a_letter_whose_event_died_again_leads_to_the_newer_one(small: Config, group, conn) -> None:
+    g = group()
+    g.die(("a", 1))
+    for id in (1, 2):
+        assert stream(small, "dlq", "replay", str(id)).exit_code == 0
+        g.go_on(conn)
+    for old in ("1", "2"):
+        shown = stream(small, "dlq", "show", old)
+        assert re.search(r"^died again +letter 3$", shown.stdout, re.MULTILINE)
+        assert hints(shown) == ["stream dlq show 3"]
+        assert stream_json(small, "dlq", "show", old)["newer"] == 3
+        for words in (("replay", old), ("discard", old, "--reason", "no")):
+            refused = stream(small, "dlq", *words)
+            assert refused.exit_code == 4
+            assert "it is replayed already, and died again: letter 3" in refused.stderr
+            assert hints(refused) == ["stream dlq show 3"]
+    assert "died again" not in stream(small, "dlq", "show", "3").stdout
+
+
+def test_a_replay_names_where_the_event_s_life_can_be_seen(small: Config, group, conn) -> None:
+    group().die(("a b", 1), ("-v", 2), ("\n", 3), (None, 4))
+    found = [hints(stream(small, "dlq", "replay", str(id))) for id in (1, 2, 3, 4)]
+    assert found == [["stream order show 'a b'"], *[["stream dlq list --group testers"]] * 3]
+
+
+def test_a_replay_says_in_one_way_what_its_key_did_meanwhile(small: Config, group, conn) -> None:
+    g = group(on_dead="hold")
+    g.die(("a", 1), ("b", 2))
+    g.run(("a", 11), ("b", 12))
+    assert stream(small, "parked", "release", "--key", "b").exit_code == 0
+    held, released = (stream(small, "dlq", "replay", id).stderr for id in ("1", "2"))
+    assert "runs again, before what waits behind it" in held
+    assert "may have been applied already" not in held
+    assert "runs again, after its key went on without it: later events of the key may have been" in released
+    assert "before what waits" not in released
 
 
 def test_a_letter_whose_effect_is_there_is_said_to_be_superseded(small: Config, group, conn) -> None:
