@@ -32,7 +32,7 @@ class GroupOutcome:
     """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why: it failed
     and is tried again, or waits behind one that did.
 
-    `at`: when the transaction of its effects began.
+    `at`: when the transaction of its effects began. `letter`: of a dead one; `holds`: its key waits for it.
     """
 
     group: str
@@ -42,6 +42,8 @@ class GroupOutcome:
     epoch: int | None = None
     worker: str | None = None
     reason: str | None = None
+    letter: int | None = None
+    holds: bool = False
 
 
 @dataclass(frozen=True)

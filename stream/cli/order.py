@@ -16,7 +16,7 @@ from stream.cli.text import columns, duration, printable
 from stream.config import Config
 from stream.errors import PartlyDone, StreamError
 from stream.keys import shown_key, typed_key
-from stream.orders import Order, OrderEvent, Unpublished
+from stream.orders import GroupOutcome, Order, OrderEvent, Unpublished
 from stream.views import clock
 
 Line = tuple[str, str, str]
@@ -57,6 +57,9 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
     for group in found.held:
         say(f"-> stream groups describe {shlex.quote(group)}")
     for event in found.events:
+        for outcome in event.groups:
+            if outcome.letter is not None:
+                say(f"-> stream dlq show {outcome.letter}")
         if event.unpublished is not None:
             say(f"-> {_next_command(key, event.unpublished)}")
     _check_complete(found, key, timeout)
@@ -75,11 +78,16 @@ def contract_form(found: Order) -> dict[str, Any]:
                 "offset": event.offset,
                 "time": views.rfc3339(event.time),
                 "published_at": None if event.published_at is None else views.rfc3339(event.published_at),
-                "groups": views.as_json(event.groups),
+                "groups": [_group_form(outcome) for outcome in event.groups],
             }
             for event in found.events
         ],
     }
+
+
+def _group_form(outcome: GroupOutcome) -> dict[str, Any]:
+    names = ("group", "outcome", "at", "attempts", "epoch", "worker", "reason")
+    return {name: views.as_json(getattr(outcome, name)) for name in names}
 
 
 def _check_complete(found: Order, key: str, timeout: float) -> None:
@@ -123,7 +131,9 @@ def _lines(event: OrderEvent) -> Iterator[Line]:
     width = max((len(outcome.group) for outcome in event.groups), default=0)
     for outcome in event.groups:
         reason = f": {printable(outcome.reason)}" if outcome.reason else ""
-        what = f"{outcome.group:<{width}}  {outcome.outcome or 'not yet'}{reason}"
+        letter = "" if outcome.letter is None else f", letter {outcome.letter}"
+        holds = ", which holds its key" if outcome.holds else ""
+        what = f"{outcome.group:<{width}}  {outcome.outcome or 'not yet'}{letter}{holds}{reason}"
         if outcome.at is None:
             tried = f"  (attempt {outcome.attempts})" if outcome.attempts else ""
             yield "", "", what + tried
