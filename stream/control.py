@@ -18,7 +18,7 @@ from stream import database
 from stream.config import RetrySettings
 from stream.database import Connection, query
 from stream.health import Health
-from stream.policy import Hold, winner
+from stream.policy import Hold, by_an_operator, winner
 
 log = structlog.get_logger("stream.control")
 
@@ -30,7 +30,7 @@ class Standing:
     """What holds the group, by what the database said last: reasons, and which of them wins (`hold`)."""
 
     halted: str | None = None
-    paused: bool = False
+    paused: str | None = None
     open: str | None = None
     streak: bool = False  # something died that a success would end a streak with
     hold: Hold | None = None
@@ -99,8 +99,7 @@ class Control:
     def reason(self) -> str | None:
         """Why, in words."""
         standing = self.standing
-        paused = "by an operator" if standing.paused else None
-        return self._to_halt or standing.halted or paused or self._to_open or standing.open
+        return self._to_halt or standing.halted or standing.paused or self._to_open or standing.open
 
     def take_probe(self) -> bool:
         """Whether this process may try one event now; without an answer yet, asks for it."""
@@ -126,7 +125,7 @@ class Control:
         connection: Connection | None = None
         while not self._stopping.is_set():
             try:
-                connection = connection or self._connect()
+                connection = connection or self._enter()
                 self._tick(connection)
             except Exception as error:  # noqa: BLE001  # without this thread the group would know of no hold
                 log.warning("control.waiting", group=self._group, error=f"{type(error).__name__}: {error}")
@@ -185,10 +184,10 @@ class Control:
         row = connection.execute(query("standing"), {"group": self._group}).fetchone()
         before, standing = self.standing, Standing()
         if row is not None:
-            halted, reason, paused, is_open, breaker_reason, streak = row
+            halted, reason, paused, pause_reason, is_open, breaker_reason, streak = row
             standing = Standing(
                 (reason or "halted") if halted else None,
-                bool(paused),
+                by_an_operator(pause_reason) if paused else None,
                 (breaker_reason or "open") if is_open else None,
                 streak,
                 winner(halted=halted, paused=bool(paused), breaker_open=is_open),
@@ -198,7 +197,7 @@ class Control:
         self._to_open = self._to_halt = None  # written down, and read back
         if before.open is not None and standing.open is None:
             self.recovered_at = time.monotonic()
-        if (before.open is not None or before.halted is not None) and standing.hold is None:
+        if before.hold is not None and standing.hold is None:
             self._health.start_over()
         self._say(before)
 
@@ -210,7 +209,14 @@ class Control:
             log.warning("group.goes_on", group=self._group, was=before.hold)
             return
         meaning = "one event is tried now and then; a success lets the group go on"
-        log.error("group.held", group=self._group, hold=standing.hold, reason=self.reason, meaning=meaning)
+        log.error(
+            "group.held",
+            group=self._group,
+            hold=standing.hold,
+            reason=self.reason,
+            meaning="nothing is started" if standing.hold == "paused" else meaning,
+            hint=f"stream groups resume {self._group}",
+        )
 
     def _write_progress(self, connection: Connection) -> None:
         progress = self._progress()
@@ -233,6 +239,17 @@ class Control:
 
     def _try(self, connection: Connection, name: str) -> bool:
         return connection.execute(query(name), {"group": self._group}).fetchone() is not None
+
+    def _enter(self) -> Connection:
+        """The connection that says, as long as it lives, that this process is there."""
+        connection = self._connect()
+        try:
+            self._write(connection, "enter_group", worker=self._worker)
+        except BaseException:
+            connection.close()
+            raise
+        self._said = None
+        return connection
 
     def _connect(self) -> Connection:
         return database.connect(

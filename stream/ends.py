@@ -25,7 +25,10 @@ class Ends:
         """Raise PartlyDone where something holds the group that will not pass by itself soon."""
         hold = control.hold
         if hold in ("halted", "paused") or (hold == "breaker open" and control.probe_failures):
-            raise PartlyDone(f"group {self._group!r} is held ({hold}): {control.reason}")
+            raise PartlyDone(
+                f"group {self._group!r} is held ({hold}): {control.reason}",
+                hint=f"stream groups resume {self._group}",
+            )
 
     def check_parked(self, parked: Sequence[tuple[bytes | None, int, bool]]) -> None:
         """Raise PartlyDone where keys are left behind: (key, partition, held) each."""

@@ -14,7 +14,7 @@ from stream.database import Connection, query
 from stream.discovery import discover
 from stream.errors import GroupError, StreamError
 from stream.offsets import Partition
-from stream.policy import winner
+from stream.policy import by_an_operator, winner
 from stream.project import Project
 
 
@@ -146,7 +146,7 @@ def _hold_of(connection: Connection, group: str) -> str | None:
     row = connection.execute(query("standing"), {"group": group}).fetchone()
     if row is None:
         return None
-    halted, why_halted, paused, is_open, why_open, _ = row
+    halted, why_halted, paused, why_paused, is_open, why_open, _ = row
     hold = winner(halted=bool(halted), paused=bool(paused), breaker_open=bool(is_open))
-    reasons = {"halted": why_halted, "breaker open": why_open}
-    return None if hold is None else f"{hold}: {reasons.get(hold) or 'by an operator'}"
+    reasons = {"halted": why_halted, "paused": by_an_operator(why_paused), "breaker open": why_open}
+    return None if hold is None else f"{hold}: {reasons[hold]}"

@@ -218,6 +218,11 @@ def ramp(since_s: float, concurrency: int, settings: RetrySettings) -> int | Non
     return None if steps >= 8 else concurrency * (2 ** (steps + 1) - 1)
 
 
+def by_an_operator(reason: str | None) -> str:
+    """Why a group is paused."""
+    return f"by an operator: {reason}" if reason else "by an operator"
+
+
 def winner(
     *,
     halted: bool = False,

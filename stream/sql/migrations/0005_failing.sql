@@ -104,13 +104,23 @@ create table stream.suspect (
 create table stream.worker (
     consumer_group text not null,
     worker         text not null,
-    seen_at        timestamptz not null default clock_timestamp(),
+    session        int not null,              -- its control session's: the process is there as long as that is
+    seen_at        timestamptz not null default clock_timestamp(),  -- when it came, or last said something new
     progress       text,                      -- of the handler that last called ctx.heartbeat(progress=...)
     primary key (consumer_group, worker)
 );
 
+-- Is this session one that a process of the group keeps (control.py)? Names of sessions are cut to 63 characters.
+create function stream.is_member(consumer_group text, session int) returns boolean
+    stable language sql set search_path = pg_catalog
+    return exists (select from pg_stat_activity a
+                   where a.pid = session and a.datname = current_database()
+                     and a.application_name = left('stream-' || consumer_group || '-control', 63));
+
 alter table stream.group_state
     add paused_until       timestamptz,       -- infinity: until resumed
+    add paused_at          timestamptz,
+    add paused_reason      text,
     add halted_at          timestamptz,
     add halted_reason      text,
     add streak_after       bigint not null default 0,  -- dead letters up to this id were followed by a success

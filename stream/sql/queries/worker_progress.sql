@@ -1,2 +1,2 @@
-insert into stream.worker (consumer_group, worker, progress) values (%(group)s, %(worker)s, %(progress)s)
-on conflict (consumer_group, worker) do update set seen_at = clock_timestamp(), progress = excluded.progress
+update stream.worker set seen_at = clock_timestamp(), progress = %(progress)s
+where consumer_group = %(group)s and worker = %(worker)s
