@@ -34,6 +34,28 @@ def moment(_ctx: click.Context, _option: click.Parameter, text: str | None) -> d
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
+def time(_ctx: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
+    """The value of an option: a time in ISO 8601, UTC where it names no zone."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"expected a time such as 2026-08-02T14:00 (UTC), got {text!r}") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def span(_ctx: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
+    """The value of an option: how long, `90s`, `30m`, `2h`, `7d`; ten years at most."""
+    if text is None:
+        return None
+    found = _AGO.fullmatch(text)
+    seconds = 0.0 if found is None else float(found[1]) * _SECONDS[found[2]]
+    if not 0 < seconds <= 3650 * 86400:
+        raise click.BadParameter(f"expected a span such as 30m, 2h or 1d, got {text!r}")
+    return timedelta(seconds=seconds)
+
+
 def per_second(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
     """The value of an option: how many a second, from `50/s` or `600/m`."""
     found = _RATE.fullmatch(text)
