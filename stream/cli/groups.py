@@ -12,11 +12,11 @@ from stream import database, holds, overview
 from stream.cli.choosing import span, time
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.groupstext import details_form, json_form, print_details, print_groups, words
-from stream.cli.text import clock
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import Unreachable, UsageError
 from stream.overview import GroupSummary, Known
+from stream.views import clock
 
 
 @click.group(
@@ -138,7 +138,7 @@ def _end(how_long: timedelta | None, until: datetime | None) -> datetime | None:
     if how_long is not None and until is not None:
         raise UsageError("--for and --until say the same thing; give one of them")
     if until is not None and until <= datetime.now(UTC):
-        raise UsageError(f"--until {clock(until)} (local time) has passed")
+        raise UsageError(f"--until {clock(until)} has passed")
     return until if how_long is None else datetime.now(UTC) + how_long
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from stream.cli.text import clock, columns, duration, plural, printable
+from stream.cli.text import columns, duration, plural, printable
 from stream.holds import Held
 from stream.overview import GroupDetails, GroupSummary, PartitionView, WorkerView
-from stream.views import as_json
+from stream.views import as_json, clock
 
 PUBLIC = ("group", "state", "members", "lag", "lag_seconds", "parked", "held", "dead", "verdict", "reason")
 NOT_MEASURED_YET = {"rate_in": None, "rate_out": None, "eta_seconds": None}
