@@ -10,7 +10,7 @@ import click
 
 from stream import letters
 from stream.cli.choosing import letter_options
-from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.common import database_options, format_option, print_json, project_of, say
 from stream.cli.dlqacts import discard, opened, replay
 from stream.cli.holds import say_holds
 from stream.cli.lettertext import page
@@ -41,7 +41,7 @@ def dlq() -> None:
 )
 @click.option("--status", type=click.Choice(STATUSES), help="With --all: only letters that are this.")
 @format_option("text", "json")
-@config_options
+@database_options
 def list_letters(config: Config, which: Which, each: bool, status: str | None, format_: str) -> None:
     """Open dead letters by group and by what failed alike: the error, the stage, and the place in your code."""
     if status is not None and not each:
@@ -69,7 +69,7 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
 @click.argument("id", type=click.IntRange(1))
 @click.option("--stack", "whole", is_flag=True, help="The whole stack, with the frames that are not yours.")
 @format_option("text", "json")
-@config_options
+@database_options
 def show(config: Config, id: int, whole: bool, format_: str) -> None:
     """One letter: its tries, the newest first, the error, headers and payload, and where it comes from."""
     codec = project_of(config).codec
@@ -98,7 +98,7 @@ def show(config: Config, id: int, whole: bool, format_: str) -> None:
     show_default=True,
     help="Which letters.",
 )
-@config_options
+@database_options
 def export(config: Config, which: Which, status: str) -> None:
     """Letters with all that is known of them, one JSON object a line, and nothing else on stdout."""
     codec = project_of(config).codec

@@ -12,7 +12,7 @@ import click
 
 from stream import database, letters, replays
 from stream.cli.choosing import letter_options, per_second, words
-from stream.cli.common import config_options, project_of, say
+from stream.cli.common import database_options, project_of, say
 from stream.cli.holds import say_holds
 from stream.cli.replaying import MOST_NAMED, Many
 from stream.cli.text import columns, plural, printable
@@ -56,7 +56,7 @@ execute_option = click.option("--execute", is_flag=True, help="Act; without it s
     help="Leave out what was replayed so often before.",
 )
 @execute_option
-@config_options
+@database_options
 def replay(
     config: Config,
     ids: tuple[int, ...],
@@ -105,7 +105,7 @@ def replay(
 @max_option
 @click.option("--reason", required=True, help="Why; kept in stream.operator_action.")
 @execute_option
-@config_options
+@database_options
 def discard(
     config: Config,
     ids: tuple[int, ...],

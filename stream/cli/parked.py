@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from stream import database, parked
-from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.common import database_options, format_option, print_json, project_of, say
 from stream.cli.holds import say_holds
 from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
@@ -47,7 +47,7 @@ def parked_keys() -> None:
 @topic_option
 @key_option
 @format_option("text", "json")
-@config_options
+@database_options
 def list_keys(config: Config, group: str | None, topic: str | None, key: str | None, format_: str) -> None:
     """Each key that waits: since when, why, how many events behind it, when it is tried next."""
     with _opened(config, group) as connection:
@@ -77,7 +77,7 @@ def list_keys(config: Config, group: str | None, topic: str | None, key: str | N
 @key_option
 @partition_option
 @execute_option
-@config_options
+@database_options
 def release(
     config: Config,
     group: str | None,
@@ -113,7 +113,7 @@ def release(
 @partition_option
 @click.option("--reason", required=True, help="Why; kept in stream.operator_action.")
 @execute_option
-@config_options
+@database_options
 def discard(
     config: Config,
     group: str | None,

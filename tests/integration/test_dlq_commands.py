@@ -65,6 +65,24 @@ def follow(config: Config, command: str) -> Any:
     return stream(config, *shlex.split(command)[1:])
 
 
+def test_neither_letters_nor_parked_keys_nor_the_outbox_need_a_broker(small: Config, group) -> None:
+    group(on_dead="hold").die(("a", 1), ("b", 2))
+    for words in (
+        ("dlq", "list"),
+        ("dlq", "show", "1"),
+        ("dlq", "export"),
+        ("dlq", "replay", "1"),
+        ("dlq", "discard", "2", "--reason", "no"),
+        ("parked", "list"),
+        ("parked", "release"),
+        ("outbox", "status"),
+    ):
+        result = stream(small, *words, env={"KAFKA_BOOTSTRAP_SERVERS": ""})
+        assert result.exit_code == 0, (words, result.output)
+    needs = stream(small, "order", "show", "a", env={"KAFKA_BOOTSTRAP_SERVERS": ""})
+    assert (needs.exit_code, hints(needs)) == (2, ["stream stack up   (or set KAFKA_BOOTSTRAP_SERVERS)"])
+
+
 def test_without_letters_it_says_so(small: Config) -> None:
     result = stream(small, "dlq", "list")
     assert (result.exit_code, result.stdout) == (0, "")
