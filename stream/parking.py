@@ -98,7 +98,7 @@ class Parking:
                 "firsts": [_first(verdict.work) for verdict in verdicts],
                 "delays": [None if v.retry is None else v.retry.delay_s for v in verdicts],
                 "kinds": [
-                    f.kind if v.retry else _dead_kind(f) for v, f in zip(verdicts, failures, strict=True)
+                    f.kind if v.retry else dead_kind(f) for v, f in zip(verdicts, failures, strict=True)
                 ],
                 "stages": [failure.stage for failure in failures],
                 "classes": [failure.error_class for failure in failures],
@@ -221,7 +221,8 @@ def _first(work: Work) -> str | None:
     return json.dumps({"ago": ago, "class": first.error_class, "message": first.message})
 
 
-def _dead_kind(failure: Failure) -> str:
+def dead_kind(failure: Failure) -> str:
+    """The kind of a letter of this failure."""
     return "exhausted" if failure.kind == "failure" else failure.kind
 
 
@@ -264,4 +265,13 @@ def _work(
     return work
 
 
-__all__ = ["LaneKey", "Parking", "Verdict", "header_literals", "lane_number", "trace_id", "woken_lane"]
+__all__ = [
+    "LaneKey",
+    "Parking",
+    "Verdict",
+    "dead_kind",
+    "header_literals",
+    "lane_number",
+    "trace_id",
+    "woken_lane",
+]

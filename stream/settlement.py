@@ -29,7 +29,7 @@ from stream.lanes import Run
 from stream.ledger import Ledger
 from stream.outbox import Outbox, Prepared
 from stream.outcomes import DEAD, DONE, DUPLICATE, NO_HANDLER, PARKED, UNRUN, FirstTry, Outcome
-from stream.parking import Verdict
+from stream.parking import Verdict, dead_kind
 from stream.policy import Dead, Retry
 from stream.work import Work
 
@@ -279,11 +279,11 @@ class Settlement:
             key=(shown_key(work.record.key) or "")[:200],
             position=work.record.position,
             stage=failure.stage,
-            kind=failure.kind,
+            kind=dead_kind(failure) if retry is None else failure.kind,
             error=f"{failure.error_class}: {failure.message}",
             attempt=work.attempt,
-            again_in_seconds=None if retry is None else round(retry.delay_s, 1),
             stack=failure.stack if failure.stage == "handler" else None,
+            **({} if retry is None else {"again_in_seconds": round(retry.delay_s, 1)}),
             **({} if letter is None else {"hint": f"stream dlq show {letter}"}),
         )
 

@@ -73,3 +73,27 @@ def test_a_death_names_its_letter(tmp_path: Path, database_url: str, capsys: Any
     with psycopg.connect(database_url) as conn:
         [(number,)] = conn.execute("select id from stream.dead_letter").fetchall()
     assert json.loads(capsys.readouterr().err)["hint"] == f"stream dlq show {number}"
+
+
+@pytest.mark.parametrize("error", [ValueError("no price"), PermanentError("no lines")])
+def test_a_death_is_logged_with_the_kind_of_its_letter_and_no_next_try(
+    tmp_path: Path, database_url: str, capsys: Any, error: Exception
+) -> None:
+    def die(event: Event, ctx: Context) -> None:
+        raise error
+
+    project = make_project(tmp_path)
+    worker = RetryingWorker(project, database_url, die, attempts=1)
+    logs.configure(format="json")
+    assert worker.kinds(record(project, "a", 1)) == ["dead"]
+    worker.execution.close()
+    logged = json.loads(capsys.readouterr().err)
+    with psycopg.connect(database_url) as conn:
+        assert conn.execute("select kind from stream.dead_letter").fetchall() == [(logged["kind"],)]
+    assert (logged["event"], "again_in_seconds" in logged) == ("event.dead", False)
+
+
+def test_a_failure_is_logged_with_the_time_to_its_next_try(report) -> None:
+    logged = json.loads(report("json"))
+    assert (logged["event"], logged["kind"]) == ("event.failed", "failure")
+    assert logged["again_in_seconds"] > 0
