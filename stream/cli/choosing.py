@@ -20,6 +20,21 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+class LetterId(click.IntRange):
+    """The number of a dead letter."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 2**63 - 1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(
+                f"expected a letter's number, as `dlq list --all` shows it; got {value!r:.80}", param, ctx
+            )
+
+
 def moment(_ctx: click.Context, _option: click.Parameter, text: str | None) -> datetime | None:
     """The value of an option: a time in ISO 8601, UTC where it names no zone; or how long ago: `90m`, `2h`, `7d`."""
     if text is None:

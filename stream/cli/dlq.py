@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
 import click
 
 from stream import letters
-from stream.cli.choosing import letter_options
+from stream.cli.choosing import LetterId, letter_options, words
 from stream.cli.common import database_options, format_option, print_json, project_of, say
 from stream.cli.dlqacts import discard, opened, replay
 from stream.cli.holds import say_holds
@@ -45,7 +46,8 @@ def dlq() -> None:
 def list_letters(config: Config, which: Which, each: bool, status: str | None, format_: str) -> None:
     """Open dead letters by group and by what failed alike: the error, the stage, and the place in your code."""
     if status is not None and not each:
-        raise UsageError("--status goes with --all", hint="stream dlq list --all --status replayed")
+        again = shlex.join([*words(which), "--all", "--status", status])
+        raise UsageError("--status goes with --all", hint=f"stream dlq list {again}")
     with opened(config, which) as connection:
         found: Sequence[Letter] | Sequence[LetterGroup]
         if each:
@@ -66,7 +68,7 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
 
 
 @dlq.command(short_help="One letter, with all that is known of it.", epilog="Example:  stream dlq show 41")
-@click.argument("id", type=click.IntRange(1))
+@click.argument("id", type=LetterId())
 @click.option("--stack", "whole", is_flag=True, help="The whole stack, with the frames that are not yours.")
 @format_option("text", "json")
 @database_options

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import click
 
 from stream import database, letters, replays
-from stream.cli.choosing import letter_options, per_second, words
+from stream.cli.choosing import LetterId, letter_options, per_second, words
 from stream.cli.common import database_options, project_of, say
 from stream.cli.holds import say_holds
 from stream.cli.replaying import MOST_NAMED, Many
@@ -24,7 +24,7 @@ from stream.keys import HEX, shown_key
 from stream.letters import Choice, LetterDetails, Which
 from stream.replays import MOST_REPLAYS, Act, name_of
 
-ids_argument = click.argument("ids", type=click.IntRange(1), nargs=-1, metavar="[ID]...")
+ids_argument = click.argument("ids", type=LetterId(), nargs=-1, metavar="[ID]...")
 up_to_option = click.option(
     "--up-to", type=click.IntRange(0), metavar="ID", help="No letter younger than this one; plans name it."
 )
@@ -83,7 +83,7 @@ def replay(
         return
     with opened(config, which) as connection:
         choice = letters.choose(connection, chosen, most_replays=most_replays)
-        _say_left_out(choice, ids, most_replays)
+        _say_left_out(connection, choice, ids, most_replays)
         choice = choice.first(most)
         if not choice.letters:
             return
@@ -127,7 +127,7 @@ def discard(
             _say_discarded(replays.discard(connection, ids[0], reason))
             return
         choice = letters.choose(connection, chosen)
-        _say_left_out(choice, ids, None)
+        _say_left_out(connection, choice, ids, None)
         choice = choice.first(most)
         if not choice.letters:
             return
@@ -208,20 +208,35 @@ def _refuse_closed(act: Act) -> None:
 # -- several ----------------------------------------------------------------------------------------------------------
 
 
-def _say_left_out(choice: Choice, ids: tuple[int, ...], most_replays: int | None) -> None:
+def _say_left_out(
+    connection: Connection, choice: Choice, ids: tuple[int, ...], most_replays: int | None
+) -> None:
     """What was named, or fits, and is not acted on. Raises Refused where letters were named and none is left."""
     if choice.worn_out:
         say(
             f"left out: {plural(len(choice.worn_out), 'letter')} replayed {most_replays} times or more before"
         )
     found = {letter.id for letter in (*choice.letters, *choice.worn_out)}
-    closed = [str(id) for id in ids if id not in found]
+    out = _why_not(connection, [id for id in dict.fromkeys(ids) if id not in found])
     if ids and not choice.letters:
-        raise Refused("none of these letters is open, and may be acted on", hint="stream dlq list")
-    if closed:
-        say(f"left out: not open, or not fitting: {', '.join(closed)}")
+        raise Refused(f"none of these letters can be acted on{': ' * bool(out)}{out}", hint="stream dlq list")
+    if out:
+        say(f"left out: {out}")
     if not choice.letters:
         say("no open letter fits")
+
+
+def _why_not(connection: Connection, ids: Sequence[int]) -> str:
+    """Of letters that were named and not chosen: `4 (replayed already); 7 (does not fit); 99 (no such letter)`."""
+    if not ids:
+        return ""
+    status = {letter.id: letter.status for letter in letters.each(connection, Which(ids=ids, status=None))}
+    reasons: dict[str, list[str]] = {}
+    for id in ids:
+        known = status.get(id, "no such letter")
+        reason = "does not fit" if known == "open" else known if id not in status else f"{known} already"
+        reasons.setdefault(reason, []).append(str(id))
+    return "; ".join(f"{', '.join(of)} ({reason})" for reason, of in reasons.items())
 
 
 def _print_plan(choice: Choice) -> None:

@@ -90,6 +90,7 @@ def release(
 
     One key, by --key or --partition, acts at once. To try the event again instead: stream dlq replay.
     """
+    _check_one(key, partition)
     with _opened(config, group) as connection:
         found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
         one = key is not None or partition is not None
@@ -129,6 +130,7 @@ def discard(
     """
     if not reason.strip():
         raise UsageError("--reason is empty")
+    _check_one(key, partition)
     one = key is not None or partition is not None
     if not (one or group or topic):
         raise UsageError("name what to discard: --key, --group or --topic", hint="stream parked list")
@@ -163,6 +165,11 @@ def _opened(config: Config, group: str | None) -> Iterator[Connection]:
 
 def _typed(key: str | None) -> bytes | None:
     return None if key is None else typed_key(key)
+
+
+def _check_one(key: str | None, partition: int | None) -> None:
+    if key is not None and partition is not None:
+        raise UsageError("--key or --partition, one or the other: a partition is for records without a key")
 
 
 def _nothing(named: bool, text: str) -> None:

@@ -126,7 +126,9 @@ def test_each_letter_is_shown_with_its_status(small: Config, group) -> None:
     assert rows_of(small) == [(1, "open"), (2, "replayed"), (3, "open")]
     found = stream_json(small, "dlq", "list", "--all", "--status", "open", "--key", "a")
     assert [one["id"] for one in found] == [1]
-    assert stream(small, "dlq", "list", "--status", "open").exit_code == 2
+    refused = stream(small, "dlq", "list", "--status", "open", "--key", "a")
+    assert (refused.exit_code, hints(refused)) == (2, ["stream dlq list --key a --all --status open"])
+    assert follow(small, hints(refused)[0]).exit_code == 0
 
 
 def test_filters_are_those_of_the_options(small: Config, group) -> None:
@@ -402,10 +404,26 @@ def test_letters_that_are_not_open_are_named_and_left_out(small: Config, group, 
     stream(small, "dlq", "discard", "1", "--reason", "a test")
     result = stream(small, "dlq", "replay", "1", "2", "77", "--execute")
     assert result.exit_code == 0
-    assert "left out: not open, or not fitting: 1, 77" in result.stderr
+    assert "left out: 1 (discarded already); 77 (no such letter)" in result.stderr
     assert "1 replayed, of 1" in result.stderr
-    none = stream(small, "dlq", "replay", "1", "2", "--execute")
+    none = stream(small, "dlq", "replay", "1", "2", "99999", "--execute")
     assert (none.exit_code, follow(small, hints(none)[0]).exit_code) == (4, 0)
+    why = "1 (discarded already); 2 (replayed already); 99999 (no such letter)"
+    assert f"none of these letters can be acted on: {why}" in none.stderr
+    none = stream(small, "dlq", "discard", "3", "1", "--key", "b", "--reason", "no")
+    assert "3 (does not fit); 1 (discarded already)" in none.stderr
+
+
+def test_a_letter_is_asked_for_by_its_number(small: Config) -> None:
+    for words in (
+        ("show", "abc"),
+        ("show", "0"),
+        ("replay", "1", "abc"),
+        ("discard", "9" * 20, "--reason", "no"),
+    ):
+        result = stream(small, "dlq", *words)
+        assert result.exit_code == 2
+        assert "expected a letter's number, as `dlq list --all` shows it; got " in result.stderr
 
 
 def test_a_letter_that_was_replayed_too_often_is_left_out(small: Config, group, conn) -> None:

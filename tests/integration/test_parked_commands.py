@@ -198,6 +198,13 @@ def test_records_without_a_key_are_chosen_by_their_partition(small: Config, grou
     assert (g.go_on(conn), [n for _, n in effects()]) == (["done"], [10])
 
 
+def test_a_key_and_a_partition_are_not_chosen_together(small: Config) -> None:
+    for words in (("release",), ("discard", "--reason", "no")):
+        result = stream(small, "parked", *words, "--key", "3001", "--partition", "2")
+        assert result.exit_code == 2
+        assert "--key or --partition, one or the other" in result.stderr
+
+
 def test_a_key_that_nothing_holds_is_not_released(small: Config, group) -> None:
     g = group()
     g.trouble[1] = TransientError("down")
