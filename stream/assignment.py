@@ -128,10 +128,8 @@ class Assignment:
         counts = admin.partition_counts(self._config)
         missing = [topic for topic in (*self._group.topics, *self._failing_topics) if topic not in counts]
         if missing:
-            raise CheckFailed(
-                f"group {self._group.name!r}: topic {', '.join(missing)} does not exist",
-                hint="stream migrate",
-            )
+            what = f"topic {missing[0]} does" if len(missing) == 1 else f"topics {', '.join(missing)} do"
+            raise CheckFailed(f"group {self._group.name!r}: {what} not exist", hint="stream migrate")
         return {
             (topic, p): self._consumer.bounds((topic, p))
             for topic in (*self._group.topics, self._retry_topic)
