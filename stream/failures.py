@@ -44,8 +44,8 @@ class Failure:
     deploy_fault: bool = False
 
 
-def failure_of(error: BaseException, stage: Stage) -> Failure:
-    """What to keep of an error that a try ended with."""
+def failure_of(error: BaseException, stage: Stage, *, stack: bool = True) -> Failure:
+    """What to keep of an error that a try ended with; its stack costs more than all the rest."""
     kind = kind_of(error, stage)
     name = class_name(error)
     place = error.reason if isinstance(error, DecodeError) else top_own_frame(error.__traceback__)
@@ -54,7 +54,7 @@ def failure_of(error: BaseException, stage: Stage) -> Failure:
         stage,
         name,
         clamped(text_of(error), MOST_MESSAGE_BYTES) or name,
-        clamped(_stack(error), MOST_STACK_BYTES, end=True) if stage != "decode" else None,
+        clamped(_stack(error), MOST_STACK_BYTES, end=True) if stack and stage != "decode" else None,
         hashlib.sha256(f"{name}\x1f{stage}\x1f{place}".encode(errors="replace")).hexdigest()[:12],
         _seconds(getattr(error, "retry_after", None)) if isinstance(error, TransientError) else None,
         is_deploy_fault(error, kind),

@@ -23,6 +23,7 @@ from stream.watchdog import Desk
 from stream.work import Work
 
 DECODED_TOGETHER = 256 * 1024  # bytes of values
+UNDONE_TOGETHER = 32  # events
 
 
 class Unplaced(Exception):
@@ -66,6 +67,8 @@ class Handling:
 
     After `run`, every work has an outcome. `doomed`: a failed handler had sent SQL, so its transaction must be
     rolled back and made again without the failed ones. Otherwise a failed event left nothing behind but its claim.
+    `careful`: failures are likely; some events at a time stand behind a savepoint, and one that fails late undoes these
+    and no others. `redone`: it has.
     `plain`: every one of them is done, none failed, none was skipped, none had no handler.
     `emitted` and `skipped` are for the owner to write; `committing` is the owner's: the commit is on its way.
     """
@@ -80,12 +83,14 @@ class Handling:
         epoch: int,
         alone: bool,
         blame: bool,
+        careful: bool = False,
         desk: Desk | None = None,
         pace: Pace | None = None,
     ) -> None:
         self.handled = False  # whether any handler may have run
         self.doomed = False
         self.plain = True
+        self.redone = False
         self.committing = False
         self.emitted: list[Prepared] = []
         self.skipped: dict[uuid.UUID, str] = {}
@@ -96,6 +101,8 @@ class Handling:
         self._epoch = epoch
         self._desk = desk or Desk()
         self._pace = pace
+        # A list of events is one call: what it did cannot be undone in parts.
+        self._careful = careful and not any(handler.batch for handler in group.handlers.values())
         self._alone = alone  # one event in the transaction: whatever fails is its doing
         self._blame = blame  # the database's condition has come out of these handlers too often to be its own
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
@@ -108,15 +115,44 @@ class Handling:
         self.handled = bool(works)
         self._conn.guarded = True
         try:
-            # Many are decoded together: a tenth faster than in turn with the handlers, whose code is another.
-            for some in pieces(works):
-                for work, event in [(work, self._decode(work)) for work in some]:
-                    self._handle(work, event)
+            if self._careful:
+                for some in pieces(works, UNDONE_TOGETHER):
+                    self._run_undoably(some)
+            else:
+                for some in pieces(works):
+                    self._run_together(some)
             for handler in list(self._lists):
                 self._flush(handler)
         finally:
             self._conn.guarded = False
             self._conn.row_factory = tuple_row  # a handler may have set its own
+
+    def _run_together(self, works: list[Work]) -> None:
+        # Many are decoded together: a tenth faster than in turn with the handlers, whose code is another.
+        for work, event in [(work, self._decode(work)) for work in works]:
+            self._handle(work, event)
+
+    def _run_undoably(self, works: list[Work]) -> None:
+        """What failed among these once its SQL was sent undoes all of them; they run again without it."""
+        conn = self._conn
+        conn.execute("savepoint undoable")
+        blocked: set[LaneKey] = set()  # by what failed here: it stood behind those of its lane that run again
+        while works:
+            emitted, before = len(self.emitted), set(self._blocked)
+            self._run_together(works)
+            blocked |= self._blocked
+            if not self.doomed:
+                break
+            conn.execute("rollback to savepoint undoable")
+            self.doomed, self.redone = False, True
+            self._blocked = before
+            del self.emitted[emitted:]
+            works = [work for work in works if work.finished]
+            for work in works:
+                work.outcome = None
+                self.skipped.pop(work.id, None)
+        self._blocked |= blocked
+        conn.execute("release savepoint undoable")
 
     def _handle(self, work: Work, event: Event | BaseException) -> None:
         if work.lane in self._blocked:
@@ -221,14 +257,14 @@ class Handling:
             self._blocked.add(work.lane)
 
 
-def pieces(works: list[Work]) -> Iterator[list[Work]]:
+def pieces(works: list[Work], most: int | None = None) -> Iterator[list[Work]]:
     """The works in order, some at a time: what is decoded may be a hundred times as large as its bytes."""
     piece: list[Work] = []
     size = 0
     for work in works:
         piece.append(work)
         size += len(work.record.value or b"")
-        if size > DECODED_TOGETHER:
+        if size > DECODED_TOGETHER or len(piece) == most:
             yield piece
             piece, size = [], 0
     yield piece

@@ -87,7 +87,7 @@ class Settlement:
                 work.outcome.error, "retry_after", None
             ):  # its turn in the budget is taken when it is parked
                 continue
-            verdict = self._verdict(failing, work)
+            verdict = self._verdict(failing, work, stack=False)  # it is logged when it fails again
             failure, retry = verdict.failure, verdict.retry
             if retry is None or retry.delay_s > failing.policy.settings.soon_s:
                 continue
@@ -194,10 +194,10 @@ class Settlement:
         settled.verdicts = self._admitted(conn, failing, verdicts, settled.works)
 
     @staticmethod
-    def _verdict(failing: Failing, work: Work) -> Verdict:
+    def _verdict(failing: Failing, work: Work, *, stack: bool = True) -> Verdict:
         outcome = work.outcome
         assert outcome is not None and outcome.error is not None and outcome.stage is not None
-        failure = failure_of(outcome.error, outcome.stage)
+        failure = failure_of(outcome.error, outcome.stage, stack=stack)
         decided: Retry | Dead = failing.policy.decide(
             failure.kind,
             work.attempt,

@@ -32,6 +32,8 @@ LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again later
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
 SAME_TRANSACTION = "select stream.same_transaction()"
 
+CAREFUL_FOR = 50  # transactions, once a failure has cost its neighbours a second try
+
 Begin = Callable[[HandlerConnection], list[Work]]  # begins, and returns the works that are the transaction's
 
 
@@ -58,6 +60,7 @@ class Transactions:
         pace: Pace | None,
     ) -> None:
         self.blames = False
+        self.careful_for = 0
         self._group = group
         self._codec = codec
         self._outbox = outbox
@@ -86,6 +89,7 @@ class Transactions:
             epoch=self._ledger.epoch,
             alone=len(runnable) == 1,
             blame=self.blames,
+            careful=self.careful_for > 0 and len(runnable) > 1,
             desk=self._desk,
             pace=self._pace,
         )
@@ -105,6 +109,7 @@ class Transactions:
             self._roll_back(conn, handling)
             let_go(pending)
             if handling.doomed:
+                self.careful_for = CAREFUL_FOR
                 self._settlement.redo()
                 forget(work for work in pending if work.finished)
                 leave_behind(works)  # a double of what failed was a duplicate until now
@@ -177,6 +182,7 @@ class Transactions:
         settlement = self._settlement
         with conn.pipeline() if together else nullcontext():
             handling.run(runnable)
+            self.careful_for = CAREFUL_FOR if handling.redone else max(0, self.careful_for - 1)
             failpoint("consume.handled")
             if not handling.plain:
                 settlement.postpone(runnable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -277,6 +278,35 @@ def test_a_failure_takes_one_retry_of_the_budget(small, worker, effects) -> None
     before = w.health._budget._saved
     assert w.kinds(record(small, "k", 1)) == ["parked"]
     assert before - w.health._budget._saved == pytest.approx(1, abs=0.1)
+
+
+def test_a_late_failure_is_undone_with_its_neighbours_and_no_others(small, worker, effects, conn) -> None:
+    calls: Counter[int] = Counter()
+
+    def handler(event: Event, ctx: Context) -> None:
+        n = event.data["n"]
+        calls[n] += 1
+        apply(event, ctx)
+        ctx.emit("Happened", key=str(event.key), data={"n": n + 1000})
+        if n % 40 == 7:
+            raise TransientError("not now")
+        if n % 40 == 8:
+            ctx.skip("nothing")
+
+    w = worker(handler, batch=500, may_postpone=lambda _: True)
+    w.execution._transactions.careful_for = 10
+    kinds = w.kinds(*[record(small, f"k{n % 100}", n) for n in range(200)])
+    expected = ["skipped" if n % 40 == 8 else "done" for n in range(200)]
+    for n in (7, 47, 87, 127, 167):
+        expected[n] = "postponed"
+    for n in (107, 147, 187):  # behind one of its key
+        expected[n] = "unrun"
+    assert kinds == expected
+    applied = [n for n, kind in enumerate(kinds) if kind in ("done", "skipped")]
+    assert sorted(n for _, n in effects()) == applied
+    assert fetch(conn, "select count(*) from stream.ledger") == [(len(applied),)]
+    assert fetch(conn, "select count(*) from stream.outbox where topic = 'things'") == [(len(applied),)]
+    assert sum(calls.values()) <= 200 + 5 * 32
 
 
 def test_an_id_that_stands_under_two_keys_turns_no_key_round(small, worker, effects) -> None:
