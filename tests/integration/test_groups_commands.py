@@ -299,8 +299,17 @@ def test_resume_lifts_whatever_holds_and_workers_count_anew(
     assert actions(conn) == [("groups resume", "testers", "resumed", "mended")]
 
 
-def test_resume_lifts_all_at_once_and_forgets_deaths_before_it(small: Config, member, conn) -> None:
-    member(exit_at_end=True).wait()
+def test_resume_lifts_all_at_once_and_forgets_the_deaths_before_it(
+    small: Config, project: Project, member, conn
+) -> None:
+    def handler(event: Event, ctx: Context) -> None:
+        raise PermanentError("no lines")
+
+    m = member(handler)
+    publish(small, project, [(f"k{n}", n) for n in range(3)])
+    until(lambda: rows(conn, "select count(*) from stream.dead_letter") == [(3,)])
+    m.end()
+    assert rows(conn, "select streak_after from stream.group_state") == [(0,)]
     for state, _ in HELD.values():
         conn.execute(f"update stream.group_state set {state}")
     conn.commit()
@@ -310,6 +319,7 @@ def test_resume_lifts_all_at_once_and_forgets_deaths_before_it(small: Config, me
     )  # fmt: skip
     result = stream(small, "groups", "resume", "testers")
     assert [words for _, words in HELD.values() if words not in result.stderr] == []
+    assert rows(conn, "select streak_after from stream.group_state") == [(3,)]
     assert the_group(small)["state"] == "no members"
 
 
