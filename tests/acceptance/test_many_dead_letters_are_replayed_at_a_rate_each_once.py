@@ -1,4 +1,4 @@
-"""300 dead letters replayed at 50 a second, killed once, interrupted once and continued: each once, in order per key,
+"""A thousand dead letters replayed at 50 a second, killed once, interrupted once and continued: each once, in order per key,
 at the rate; what dies again is counted, and not replayed in the same run."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CAUSE = "create table trouble (key text primary key)"
 # The effect first: what a failed try wrote must be gone.
 FAIL = """if ctx.db.execute("select from trouble where key = %s", [event.key]).rowcount:
         raise LookupError(f"no price for {event.key}")"""
-KEYS, EACH, RATE = 60, 5, 50
+KEYS, EACH, RATE = 200, 5, 50
 
 
 def replayed(effects: Effects) -> int:
