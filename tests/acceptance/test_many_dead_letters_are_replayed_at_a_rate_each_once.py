@@ -1,5 +1,5 @@
-"""A thousand dead letters replayed at 50 a second, killed once, interrupted once and continued: each once, in order per key,
-at the rate; what dies again is counted, and not replayed in the same run."""
+"""A thousand dead letters replayed at 50 a second, killed once, interrupted once and continued: each once, in order
+per key, at the rate; what dies again is counted, and not replayed in the same run."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.long
 
-KEYS, EVENTS = 500, 4000
+KEYS, EVENTS = 500, 10_000
 # The effect first: what a failed try wrote must be gone.
 FAIL = """\
 if event.key == "bad" and event.data["n"] == 0:

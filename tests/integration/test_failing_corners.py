@@ -6,9 +6,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,47 +19,15 @@ from stream.lanes import Run, lane_of
 from stream.outcomes import BUSY, FirstTry
 from stream.pace import Pace
 from stream.parking import lane_number
-from stream.project import Project
 from tests.support.retries import RetryingWorker, make_due, parked, retry_records
-from tests.support.small import make_project, record
+from tests.support.small import record
 
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
-
-
-@pytest.fixture
-def effects(conn: psycopg.Connection[Any]) -> Callable[[], list[tuple[str, int]]]:
-    conn.execute(
-        "create table effect (seq bigint generated always as identity, event_id uuid, key text, n int not null)"
-    )
-    conn.execute(
-        "insert into stream.group_state (consumer_group, start_policy) values ('testers', 'beginning')"
-    )
-    conn.commit()
-
-    def read() -> list[tuple[str, int]]:
-        rows = conn.execute("select key, n from effect order by seq").fetchall()
-        conn.commit()
-        return rows
-
-    return read
-
-
-@pytest.fixture
-def worker(small: Project, database_url: str) -> Iterator[Callable[..., RetryingWorker]]:
-    made: list[RetryingWorker] = []
-
-    def make(handler: Any, **options: Any) -> RetryingWorker:
-        made.append(RetryingWorker(small, database_url, handler, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.execution.close()
+def worker(retrying: Callable[..., RetryingWorker]) -> Callable[..., RetryingWorker]:
+    return retrying
 
 
 def apply(event: Event, ctx: Context) -> None:

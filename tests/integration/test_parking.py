@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -14,48 +13,15 @@ from stream.events import event_id_of
 from stream.lanes import Run
 from stream.outcomes import BUSY
 from stream.parking import lane_number
-from stream.project import Project
 from tests.support.retries import RetryingWorker, make_due, parked, retry_records
-from tests.support.small import make_project, record
+from tests.support.small import record
 
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
-
-
-@pytest.fixture
-def effects(conn: psycopg.Connection[Any]) -> Callable[[], list[tuple[str, int]]]:
-    """The effect log, without a unique key: (key, n) in the order they were written."""
-    conn.execute(
-        "create table effect (seq bigint generated always as identity, event_id uuid, key text, n int not null)"
-    )
-    conn.execute(
-        "insert into stream.group_state (consumer_group, start_policy) values ('testers', 'beginning')"
-    )
-    conn.commit()
-
-    def read() -> list[tuple[str, int]]:
-        rows = conn.execute("select key, n from effect order by seq").fetchall()
-        conn.commit()
-        return rows
-
-    return read
-
-
-@pytest.fixture
-def worker(small: Project, database_url: str) -> Iterator[Callable[..., RetryingWorker]]:
-    made: list[RetryingWorker] = []
-
-    def make(handler: Any, **options: Any) -> RetryingWorker:
-        made.append(RetryingWorker(small, database_url, handler, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.execution.close()
+def worker(retrying: Callable[..., RetryingWorker]) -> Callable[..., RetryingWorker]:
+    return retrying
 
 
 def test_failures_that_successes_follow_in_the_same_run_open_no_breaker(worker, small, effects) -> None:
