@@ -90,13 +90,20 @@ def delete_topic(config: Config, topic: str) -> None:
 
 
 def set_limit(config: Config, topic: str, max_message_bytes: int) -> None:
-    """Change what the broker takes as one batch of the topic."""
+    """Change what the broker takes as one batch of the topic; wait until the broker says so too."""
     entry = ConfigEntry(
         "max.message.bytes", str(max_message_bytes), incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.TOPIC, config.prefix + topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(10)
+    said = ConfigResource(ResourceType.TOPIC, config.prefix + topic)
+    until(
+        lambda: (
+            admin.describe_configs([said])[said].result(10)["max.message.bytes"].value
+            == str(max_message_bytes)
+        )
+    )
 
 
 def produce_raw(
