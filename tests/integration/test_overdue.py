@@ -112,6 +112,20 @@ def test_it_is_called_again_after_1_2_4_and_so_on_to_60_minutes(lost, conn) -> N
     assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
 
 
+def test_a_record_that_was_refused_is_replaced(lost, conn) -> None:
+    conn.execute(
+        "insert into stream.outbox_rejected (id, shard, topic, key, event_id, type, time, payload,"
+        " header_names, header_values, created_at, reason, error)"
+        " select 1, 0, 'testers.retry', key, event_id, type, now(), value, header_names, header_values, now(),"
+        " 'refused', 'too large' from stream.parked"
+    )
+    assert conn.execute("select count(*) from stream.outbox_rejected").fetchall() == [(1,)]
+    overdue(conn)
+    assert conn.execute(query("nudge"), MINUTES).fetchall()[0][0] == 1
+    assert conn.execute("select count(*) from stream.outbox_rejected").fetchall() == [(0,)]
+    assert len(retry_records(conn)) == 1
+
+
 def test_what_was_called_again_runs_once_and_a_held_event_is_left_alone(lost, conn, done) -> None:
     overdue(conn)
     conn.execute("update stream.parked set held = true")
