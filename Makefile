@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test test-unit bench types lint check clean
+.PHONY: help install demo test test-long test-unit bench types lint check clean
 
 help:  ## the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -23,8 +23,11 @@ demo: install  ## the whole of it in about a minute: orders, a killed worker, a 
 	$(BIN)/stream demo
 
 # Two at a time, a Kafka and a PostgreSQL each: most tests wait for something.
-test: install  ## every test, on a real Kafka and a real PostgreSQL
-	$(BIN)/pytest -n 2 --dist loadfile
+test: install  ## the tests, on a real Kafka and a real PostgreSQL
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not long'
+
+test-long: install  ## those that take long: outages, rates, processes killed again and again
+	$(BIN)/pytest -n 2 --dist loadfile -m long
 
 test-unit: install  ## the pure modules only
 	$(BIN)/pytest tests/unit

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import append, groups, idle, latency, relay, report
+from benchmarks import append, failing, groups, idle, latency, relay, report
 from benchmarks.contest import Contest, Result, Sample, hold
 from benchmarks.stage import Stage, say
 
@@ -24,6 +24,7 @@ class Size:
     held: int
     batch: int
     single: int
+    failing: int
     latency_s: int
     idle_s: float
     memory: int
@@ -31,7 +32,16 @@ class Size:
 
 
 QUICK = Size(
-    1, relay=6_000, held=6_000, batch=4_000, single=400, latency_s=2, idle_s=2, memory=4_000, append=200
+    1,
+    relay=6_000,
+    held=6_000,
+    batch=4_000,
+    single=400,
+    failing=1_000,
+    latency_s=2,
+    idle_s=2,
+    memory=4_000,
+    append=200,
 )
 NORMAL = Size(
     5,
@@ -39,6 +49,7 @@ NORMAL = Size(
     held=60_000,
     batch=30_000,
     single=3_000,
+    failing=10_000,
     latency_s=10,
     idle_s=10,
     memory=100_000,
@@ -50,6 +61,7 @@ LONG = Size(
     held=300_000,
     batch=50_000,
     single=5_000,
+    failing=30_000,
     latency_s=20,
     idle_s=30,
     memory=1_000_000,
@@ -103,9 +115,22 @@ def contests(stage: Stage, size: Size) -> dict[str, list[Contest]]:
                 partial(applied, size.batch, group="rows", processes=2),
                 floor=0.9,
             ),
-            against_raw(
-                "two processes, set-based", partial(applied, size.batch, group="sets", processes=2), floor=0.9
-            ),
+            against_raw("two processes, set-based", partial(applied, size.batch, group="sets", processes=2)),
+        ],
+        "failing": [
+            Contest(
+                name,
+                "/s",
+                partial(failing.drain, stage, size.failing, fails=True, **how),
+                partial(failing.drain, stage, size.failing, fails=False, **how),
+                floor=floor,
+                other_name="without",
+            )
+            for name, how, floor in (
+                ("a key that never succeeds, 1 % failures, an event a transaction", {"batch": 1}, 0.9),
+                ("the same, batch=500, before any SQL", {"batch": 500}, 0.9),
+                ("the same, batch=500, after their SQL", {"batch": 500, "late": True}, 0.5),
+            )
         ],
         "latency": [
             against_raw(
@@ -164,7 +189,7 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    names = ("relay", "held", "rows", "sets", "single", "workers", "latency", "append", "idle")
+    names = ("relay", "held", "rows", "sets", "single", "workers", "failing", "latency", "append", "idle")
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument("--quick", action="store_true", help="see that all of it runs, in about a minute")

@@ -114,7 +114,9 @@ class Stage:
         finally:
             with psycopg.connect(self.addresses.database_url, autocommit=True) as conn:
                 conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-            topics = [prefix + topic for topic in self.project.topics.topics]
+            topics = [
+                topic for topic in self.admin.list_topics(timeout=20).topics if topic.startswith(prefix)
+            ]
             for deleted in self.admin.delete_topics(topics).values():
                 deleted.result(20)
 
@@ -127,6 +129,7 @@ class Scene:
     config: Config
     conn: psycopg.Connection[tuple[object, ...]]
     logs: list[Path] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)  # more of the environment
 
     @property
     def topic(self) -> str:
@@ -145,6 +148,7 @@ class Scene:
             "DATABASE_URL": self.config.database_url,
             "STREAM_PREFIX": self.config.prefix,
             "STREAM_PROJECT": str(self.config.project),
+            **self.settings,
         }
 
     def fill_outbox(self, events: Sequence[Placed]) -> float:

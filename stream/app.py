@@ -15,7 +15,7 @@ from stream.errors import CheckFailed
 from stream.groups import ConsumerGroup
 from stream.kafka import admin
 from stream.project import Project
-from stream.topics import Topic
+from stream.topics import Topic, failing_topics
 
 Progress = Callable[[str], None]
 
@@ -56,7 +56,7 @@ def migrate(config: Config, project: Project) -> Migration:
             connection.execute(sql.encode())
             connection.execute(query("write_group_tables"), {"group": name, "sha256": _sha256(sql)})
             done.group_tables.append(name)
-    missing = _missing_topics(config, project)
+    missing = _missing_topics(config, project, groups)
     admin.create_topics(config, missing)
     done.topics = [topic.name for topic in missing]
     return done
@@ -70,7 +70,7 @@ def check(config: Config, project: Project) -> None:
             migrations=[f"{number:04d}_{name}" for number, name, _ in database.pending(connection)],
             event_types=_changed_event_types(connection, project),
             group_tables=[name for name, _ in _changed_group_tables(connection, project, groups)],
-            topics=[topic.name for topic in _missing_topics(config, project)],
+            topics=[topic.name for topic in _missing_topics(config, project, groups)],
         )
     if not wanted.empty:
         raise CheckFailed("not migrated: " + "; ".join(wanted.lines()), hint="stream migrate")
@@ -152,6 +152,11 @@ def _write_event_types(connection: Connection, project: Project) -> None:
     connection.execute(query("write_event_types"), columns)
 
 
-def _missing_topics(config: Config, project: Project) -> list[Topic]:
+def _missing_topics(config: Config, project: Project, groups: dict[str, ConsumerGroup]) -> list[Topic]:
+    """The catalog's, and for each group the topics of its retries and dead letters."""
+    known = project.topics.topics
+    wanted = list(known.values())
+    for group in groups.values():
+        wanted += failing_topics(group.name, [known[topic] for topic in group.topics if topic in known])
     have = admin.partition_counts(config)
-    return [topic for topic in project.topics.topics.values() if topic.name not in have]
+    return [topic for topic in wanted if topic.name not in have]

@@ -22,7 +22,8 @@ from stream.groupstate import GroupState, Memory
 from stream.kafka import admin
 from stream.kafka.consumer import GROUP_SETTINGS, GroupConsumer, KafkaException, first_time
 from stream.offsets import Partition
-from stream.starts import Place, Start, Stop, resolve
+from stream.starts import Place, Start, Stop, resolve, resolve_retries
+from stream.topics import dlq_topic, retry_topic
 
 log = structlog.get_logger("stream.assignment")
 
@@ -54,6 +55,8 @@ class Assignment:
         self._consumer = consumer
         self._state = state
         self._stopping = stopping
+        self._retry_topic = retry_topic(group.name)
+        self._failing_topics = (self._retry_topic, dlq_topic(group.name))
 
     def prepare(self) -> dict[Partition, int]:
         """Before joining: the group's broker settings and, at its first start, its beginning, fixed for all its
@@ -61,7 +64,7 @@ class Assignment:
 
         Raises CheckFailed where a topic is missing.
         """
-        refusal = self._patiently(
+        refusal = self.patiently(
             lambda: admin.set_group_config(self._config, self._group.name, GROUP_SETTINGS)
         )
         if refusal is not None:
@@ -71,33 +74,39 @@ class Assignment:
                 reason=refusal,
                 meaning="a killed worker's keys may take as long to go on as the broker's own settings say",
             )
-        bounds = self._patiently(self._bounds)
-        memory = self._patiently(self._state.load)
+        bounds = self.patiently(self._bounds)
+        memory = self.patiently(self._state.load)
         unmet = [topic for topic in self._group.topics if not memory.has_met(topic)]
         if unmet:
             self._begin(unmet, bounds)
+        limit = self.patiently(lambda: admin.most_record_bytes(self._config, self._failing_topics))
+        self.patiently(lambda: self._state.set_limits(limit, self._config.retries.nudge_first_s))
         return {partition: high for partition, (_, high) in bounds.items()}
 
-    def open(self, partitions: list[Partition]) -> dict[Partition, int]:
-        """Start on partitions just assigned, or on homeless ones; returns where.
+    def open(self, partitions: list[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+        """Start on partitions just assigned, or on homeless ones; returns where, and the ends of those whose last
+        owner died with them.
 
         Raises Refused where the table says stop.
         """
-        starts = self._patiently(lambda: self._resolve(partitions))
+        starts, ends = self.patiently(lambda: self._resolve(partitions))
         self._consumer.start({partition: start.offset for partition, start in starts.items()})
-        self._patiently(lambda: self._note(starts))
-        return {partition: start.offset for partition, start in starts.items()}
+        unreleased = self.patiently(lambda: self._note(starts))
+        return (
+            {partition: start.offset for partition, start in starts.items()},
+            {p: ends[p] for p in unreleased if ends[p] > starts[p].offset},
+        )
 
     def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> None:
-        starts = self._patiently(
+        starts = self.patiently(
             lambda: {
                 partition: self._beginning(partition, found)
                 for partition, found in bounds.items()
                 if partition[0] in topics
             }
         )
-        ids = self._patiently(lambda: admin.topic_ids(self._config, topics))
-        memory = self._patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
+        ids = self.patiently(lambda: admin.topic_ids(self._config, topics))
+        memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
         ahead = {p: offset for p, offset in memory.planned.items() if p in starts and bounds[p][1] > offset}
         since = first_time(self._config, ahead) if ahead else None
         log.info(
@@ -117,25 +126,29 @@ class Assignment:
 
     def _bounds(self) -> dict[Partition, tuple[int, int]]:
         counts = admin.partition_counts(self._config)
-        missing = [topic for topic in self._group.topics if topic not in counts]
+        missing = [topic for topic in (*self._group.topics, *self._failing_topics) if topic not in counts]
         if missing:
-            raise CheckFailed(
-                f"group {self._group.name!r}: topic {', '.join(missing)} does not exist",
-                hint="stream migrate",
-            )
+            what = f"topic {missing[0]} does" if len(missing) == 1 else f"topics {', '.join(missing)} do"
+            raise CheckFailed(f"group {self._group.name!r}: {what} not exist", hint="stream migrate")
         return {
             (topic, p): self._consumer.bounds((topic, p))
-            for topic in self._group.topics
+            for topic in (*self._group.topics, self._retry_topic)
             for p in range(counts[topic])
         }
 
-    def _resolve(self, partitions: list[Partition]) -> dict[Partition, Start]:
+    def _resolve(self, partitions: list[Partition]) -> tuple[dict[Partition, Start], dict[Partition, int]]:
+        """Where to start, and the ends of the logs: once they are read, each look at one waits behind a fetch, for as
+        long as the broker waits for records."""
         memory = self._state.load()
         committed = self._consumer.committed(partitions)
         ids = admin.topic_ids(self._config, {topic for topic, _ in partitions}) if partitions else {}
+        bounds = {partition: self._consumer.bounds(partition) for partition in partitions}
         starts = {}
         for partition in partitions:
-            place = self._place(partition, committed[partition], memory, ids)
+            if partition[0] == self._retry_topic:
+                starts[partition] = resolve_retries(committed[partition], *bounds[partition])
+                continue
+            place = self._place(partition, committed[partition], bounds[partition], memory, ids)
             decision = resolve(place)
             topic, number = partition
             if isinstance(decision, Stop):
@@ -152,12 +165,17 @@ class Assignment:
                     gap=decision.gap,
                 )
             starts[partition] = decision
-        return starts
+        return starts, {partition: high for partition, (_, high) in bounds.items()}
 
     def _place(
-        self, partition: Partition, committed: int | None, memory: Memory, ids: Mapping[str, str]
+        self,
+        partition: Partition,
+        committed: int | None,
+        bounds: tuple[int, int],
+        memory: Memory,
+        ids: Mapping[str, str],
     ) -> Place:
-        low, high = self._consumer.bounds(partition)
+        low, high = bounds
         seen = partition in memory.seen
         pruned = memory.ledger_pruned_before
         return Place(
@@ -174,12 +192,12 @@ class Assignment:
             or self._consumer.offset_at(partition, pruned) <= low,
         )
 
-    def _note(self, starts: Mapping[Partition, Start]) -> None:
+    def _note(self, starts: Mapping[Partition, Start]) -> set[Partition]:
         self._consumer.commit_now({partition: start.offset for partition, start in starts.items()})
         gaps = {partition: start.gap for partition, start in starts.items() if start.gap is not None}
-        self._state.opened(starts, gaps)
+        return self._state.opened(starts, gaps)
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def patiently(self, ask: Callable[[], T]) -> T:
         """Ask until broker and database answer."""
         pause = PAUSE_FIRST_S
         while True:

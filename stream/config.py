@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from stream.errors import UsageError
 
 FILE = "stream.toml"
+BROKER, DATABASE = "KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"
 FILE_KEYS = frozenset({"bootstrap_servers", "database_url", "prefix", "smtp_url", "kafka"})
 
 # librdkafka settings a user may pass: transport security and nothing that loads code or runs a shell
@@ -37,8 +38,47 @@ SECRETS = ("sasl.password", "ssl.key.password")
 
 
 @dataclass(frozen=True)
+class RetrySettings:
+    """Every number of failing, in one place. Seconds where the name ends with `_s`."""
+
+    first_s: float = 1.0
+    soon_s: float = 2.0  # a first failure that is tried again within this time waits for it in memory
+    most_s: float = 300.0
+    budget_ratio: float = 0.1  # retries to successes
+    budget_floor: float = 5.0  # retries a second that are always allowed
+    budget_saved_s: float = 60.0  # of the floor, saved up while nothing failed
+    breaker_failures: int = 5
+    breaker_keys: int = 3
+    breaker_silence_s: float = 60.0  # all failed for so long, however few
+    probe_first_s: float = 1.0
+    probe_most_s: float = 30.0
+    ramp_s: float = (
+        1.0  # after an outage: `concurrency` starts in the first such time, twice as many in each next
+    )
+    halt_failures: int = 10
+    halt_window: int = 100
+    halt_ratio: float = 0.5
+    halt_probe_s: float = 60.0
+    nudge_first_s: float = (
+        60.0  # a retry overdue for so long is called again, then after twice as long, and so on
+    )
+    nudge_most_s: float = 3600.0
+    crashes: int = 3
+
+    def scaled(self, factor: float) -> RetrySettings:
+        """The same with every time multiplied: a 20-minute outage in a second."""
+        times = {f.name: getattr(self, f.name) * factor for f in fields(self) if f.name.endswith("_s")}
+        return replace(self, **times, budget_floor=self.budget_floor / factor)
+
+
+@dataclass(frozen=True)
 class Config:
-    """Validated settings of one process. `prefix` stands before every topic, group and client id on Kafka."""
+    """Validated settings of one process. `prefix` stands before every topic, group and client id on Kafka.
+
+    `bootstrap_servers`: empty where none are given to a command that needs no broker.
+
+    `retries`: every number of failing; its times are multiplied by STREAM_TIME_SCALE, for trying things out.
+    """
 
     project: Path
     bootstrap_servers: str = field(repr=False)
@@ -46,6 +86,7 @@ class Config:
     prefix: str = ""
     smtp_url: str | None = field(default=None, repr=False)
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    retries: RetrySettings = RetrySettings()
 
     @classmethod
     def load(
@@ -58,24 +99,29 @@ class Config:
         kafka: Mapping[str, str] | None = None,
         environ: Mapping[str, str] = os.environ,
         quiet: bool = False,
+        broker: bool = True,
     ) -> Config:
-        """Read the settings of `project`; raises UsageError naming what is missing or wrong, and where."""
+        """Read the settings of `project`; raises UsageError naming what is missing or wrong, and where.
+
+        `broker`: whether one is needed.
+        """
         project = project.resolve()
         file = _read_file(project / FILE)
-        bootstrap = (
-            bootstrap_servers or environ.get("KAFKA_BOOTSTRAP_SERVERS") or file.get("bootstrap_servers")
-        )
-        url = database_url or _secret(environ, "DATABASE_URL") or file.get("database_url")
-        if not bootstrap or not url:
-            found = _running_stack(project, quiet=quiet)
-            bootstrap, url = bootstrap or found[0], url or found[1]
+        given: dict[str, object] = {
+            BROKER: bootstrap_servers or environ.get(BROKER) or file.get("bootstrap_servers"),
+            DATABASE: database_url or _secret(environ, DATABASE) or file.get("database_url"),
+        }
+        missing = [name for name, value in given.items() if not value and (broker or name != BROKER)]
+        if missing:
+            given |= _running_stack(project, missing, quiet=quiet)
         return cls(
             project=project,
-            bootstrap_servers=_text("bootstrap_servers", bootstrap),
-            database_url=_checked_url(_text("database_url", url)),
+            bootstrap_servers=_text("bootstrap_servers", given[BROKER] or ""),
+            database_url=_checked_url(_text("database_url", given[DATABASE])),
             prefix=_text("prefix", prefix or environ.get("STREAM_PREFIX") or file.get("prefix", "")),
             smtp_url=_optional("smtp_url", _secret(environ, "STREAM_SMTP_URL") or file.get("smtp_url")),
             kafka=_kafka_settings(file.get("kafka", {}), environ, kafka or {}),
+            retries=RetrySettings().scaled(_scale(environ.get("STREAM_TIME_SCALE", "1"))),
         )
 
 
@@ -108,22 +154,22 @@ def _read_file(path: Path) -> dict[str, object]:
     return content
 
 
-def _running_stack(project: Path, *, quiet: bool) -> tuple[str, str]:
+def _running_stack(project: Path, missing: Sequence[str], *, quiet: bool) -> dict[str, str]:
+    """The addresses for the variables that are missing, and no others."""
     from stream import stack
 
     addresses = stack.running(project)
     if addresses is None:
+        what = " and ".join({BROKER: "broker", DATABASE: "database"}[name] for name in missing)
         raise UsageError(
-            "no broker and database given, and no stack of this project is running",
-            hint="stream stack up   (or set KAFKA_BOOTSTRAP_SERVERS and DATABASE_URL)",
+            f"no {what} given, and no stack of this project is running",
+            hint=f"stream stack up   (or set {' and '.join(missing)})",
         )
+    kafka, url = addresses.bootstrap_servers, addresses.database_url
     if not quiet:
-        print(
-            f"using this project's stack: Kafka {addresses.bootstrap_servers}, "
-            f"PostgreSQL {shown_address(addresses.database_url)}",
-            file=sys.stderr,
-        )
-    return addresses.bootstrap_servers, addresses.database_url
+        shown = {BROKER: f"Kafka {kafka}", DATABASE: f"PostgreSQL {shown_address(url)}"}
+        print(f"using this project's stack: {', '.join(shown[name] for name in missing)}", file=sys.stderr)
+    return {name: {BROKER: kafka, DATABASE: url}[name] for name in missing}
 
 
 def _secret(environ: Mapping[str, str], name: str) -> str | None:
@@ -156,6 +202,16 @@ def _kafka_settings(file: object, environ: Mapping[str, str], flags: Mapping[str
             f" allowed are {', '.join(sorted(KAFKA_SETTINGS))}"
         )
     return settings
+
+
+def _scale(text: str) -> float:
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = 0.0
+    if not 0 < scale <= 1000:
+        raise UsageError(f"STREAM_TIME_SCALE: expected a number above 0, got {text!r}")
+    return scale
 
 
 def _text(name: str, value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from sys import getrefcount
 from typing import Any, NoReturn, cast
 
@@ -30,6 +30,7 @@ class HandlerConnection(psycopg.Connection[Row]):
     open_pipeline: psycopg.Pipeline | None = None
     # A statement could not be sent, of which psycopg expects an answer: those that follow go to the wrong statements.
     out_of_step = False
+    _most_s = 0  # see limit_transactions
     _rows: Rows | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -78,6 +79,24 @@ class HandlerConnection(psycopg.Connection[Row]):
     def adapters(self) -> AdaptersMap:
         self._rows = None  # a cursor copies them when it is made: whoever looks at them may change them
         return super().adapters
+
+    def touch(self) -> None:
+        """A statement for its own sake: the session is not idle. No sign of the handler's work; an error is met by
+        the next statement that is."""
+        sent = self.sent
+        with suppress(psycopg.Error):
+            if self._most_s:
+                self.limit_transactions(0)  # its clock starts anew only where it was stopped
+            self.limit_transactions(self._most_s)
+        self.sent = sent
+
+    def limit_transactions(self, seconds: int) -> None:
+        """How long a transaction may last from now, 0 for no limit; PostgreSQL 17 and newer."""
+        self._most_s = seconds or self._most_s
+        if self.info.server_version >= 170000:
+            self.execute("select set_config('transaction_timeout', %s, false)", [f"{seconds}s"])
+        else:
+            self.execute("select 1")
 
     def commit(self) -> None:
         self._check("commit()")

@@ -32,6 +32,7 @@ class Context:
         "deadline",
         "emitted",
         "epoch",
+        "progress",
         "skipped",
     )
 
@@ -51,6 +52,7 @@ class Context:
         self.deadline = time.monotonic() + timeout
         self.emitted: list[Prepared] | None = None
         self.skipped: str | None = None
+        self.progress: str | None = None
         self._outbox = outbox
         self._group = group
         self._events = events
@@ -98,8 +100,17 @@ class Context:
         self.skipped = reason
 
     def heartbeat(self, progress: str | None = None) -> None:
-        """Say that long work goes on: moves `deadline`."""
+        """Say that long work goes on: moves `deadline`, and keeps the transaction from being taken for a dead one.
+
+        `progress` is shown with the group: "page 40 of 200".
+        """
         self.deadline = time.monotonic() + self._timeout
+        self.progress = None if progress is None else str(progress)[:500]
+        self.db.touch()
+
+    def shown_events(self) -> list[str]:
+        """The events in hand, for logs: type, key and id of the first few."""
+        return [f"{event.type} {event.key!r:.100} {event.id}" for event in self._events[:5]]
 
     @property
     def log(self) -> Any:

@@ -19,11 +19,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 CONNECT_TIMEOUT_S = 6
 
 # Advisory locks are taken in their two-integer form, a class each, so that they cannot meet the application's
-# own. The SQL functions repeat APPEND; the others are the relay's.
+# own. The SQL functions repeat APPEND and PARKED; the others are the relay's.
 LOCK_MIGRATE = 0x53540000
 LOCK_APPEND = 0x53540001
 LOCK_SHARD = 0x53540002
 LOCK_MEMBER = 0x53540003
+LOCK_PARKED = 0x53540004
 
 # A peer that vanished without a word is noticed within about ten seconds.
 KEEPALIVES: Mapping[str, Any] = {
@@ -77,7 +78,11 @@ def connect(
         raise unreachable(url, error) from None
     try:
         with connection.pipeline():
-            for name, value in (settings or {}).items():
+            # What a lock protects is read once it is held: each statement must see what is committed by then.
+            for name, value in {
+                "default_transaction_isolation": "read committed",
+                **(settings or {}),
+            }.items():
                 connection.execute("select set_config(%s, %s, false)", [name, value])
         connection.autocommit = autocommit
     except psycopg.OperationalError as error:  # lost as soon as it was made: the server is being restarted

@@ -47,19 +47,28 @@ def discover(project: Project) -> dict[str, ConsumerGroup]:
 def select(groups: dict[str, ConsumerGroup], names: Iterable[str]) -> list[ConsumerGroup]:
     """The groups of these names; raises GroupError with the names there are, also where none is asked for."""
     chosen = []
-    known = ", ".join(sorted(groups)) or "none, as consumers/ has no file that declares one"
-    first = f"stream consume --group {min(groups)}" if groups else None
     for name in dict.fromkeys(names):
         if name not in groups:
-            near = nearest(name, groups)
-            raise GroupError(
-                f"unknown group {name!r}{suggestion(name, groups)}" + (f" (groups: {known})" if near else ""),
-                hint=f"stream consume --group {near}" if near else first,
-            )
+            raise unknown_group(name, groups, "stream consume --group")
         chosen.append(groups[name])
     if not chosen:
-        raise GroupError(f"no group is named; groups: {known}", hint=first)
+        first = f"stream consume --group {min(groups)}" if groups else None
+        raise GroupError(f"no group is named; groups: {_names(groups)}", hint=first)
     return chosen
+
+
+def unknown_group(name: str, known: Iterable[str], command: str) -> GroupError:
+    """The error that names the groups there are, and the command with the one that is meant, or the first."""
+    names = sorted(known)
+    near = nearest(name, names)
+    return GroupError(
+        f"unknown group {name!r}{suggestion(name, names)}" + (f" (groups: {_names(names)})" if near else ""),
+        hint=f"{command} {near or names[0]}" if names else None,
+    )
+
+
+def _names(known: Iterable[str]) -> str:
+    return ", ".join(sorted(known)) or "none, as consumers/ has no file that declares one"
 
 
 def _make_importable(root: Path) -> None:

@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
+from stream.control import Control
 from stream.errors import PartlyDone
 from stream.kafka.consumer import GroupConsumer, KafkaException
 from stream.keys import shown_key
-from stream.lanes import Lanes
 from stream.offsets import Partition, Progress
+
+MOST_NAMED = 20  # keys in the last line of a group that leaves some behind
 
 
 class Ends:
-    """The ends of all partitions of a group's topics, read at its start. What comes later is not waited for."""
+    """The ends of all partitions a group reads, its retry topic's too, at its start. What comes later is not waited
+    for."""
 
     def __init__(self, group: str, ends: Mapping[Partition, int]) -> None:
         self._group = group
         self._ends = ends
 
-    def reached(self, consumer: GroupConsumer, progress: Progress, lanes: Lanes) -> bool:
+    def check_hold(self, control: Control) -> None:
+        """Raise PartlyDone where something holds the group that will not pass by itself soon."""
+        hold = control.hold
+        if hold in ("halted", "paused") or (hold == "breaker open" and control.probe_failures):
+            raise PartlyDone(
+                f"group {self._group!r} is held ({hold}): {control.reason}",
+                hint=f"stream groups resume {self._group}",
+            )
+
+    def check_parked(self, parked: Sequence[tuple[bytes | None, int, bool]]) -> None:
+        """Raise PartlyDone where keys are left behind: (key, partition, held) each."""
+        if not parked:
+            return
+        keys = ", ".join((shown_key(key) or f"(none, partition {number})")[:100] for key, number, _ in parked)
+        held = any(held for *_, held in parked)
+        raise PartlyDone(
+            f"group {self._group!r}: left behind, {'parked or held' if held else 'parked'}: {keys}",
+            hint=f"stream parked list --group {self._group}",
+        )
+
+    def reached(self, consumer: GroupConsumer) -> bool:
         """Whether the group's committed offsets, those of all its members together, have reached the ends.
 
-        To be asked while no run is under way and what is finished is committed. Raises PartlyDone, naming the keys,
-        where nothing is left to this member but keys that still fail: waiting for the others, who may wait for it
-        with failing keys of their own, would never end. Whoever works on takes its partitions over.
+        To be asked while no run is under way and what is finished is committed.
         """
         try:
             committed = consumer.committed(self._ends)
         except KafkaException:
             return False
-        left = {partition for partition, end in self._ends.items() if (committed[partition] or 0) < end}
-        if left & progress.partitions() and self.read(progress) and not lanes.startable:
-            held = {
-                shown_key(record.key) or f"(no key, {record.position})": record for record in lanes.held()
-            }
-            if held:
-                keys = sorted(held)
-                raise PartlyDone(
-                    f"group {self._group!r}: left behind, still failing: {', '.join(keys)}",
-                    hint=_next_command([shown_key(held[key].key) for key in keys]),
-                )
-        return not left
+        return all((committed[partition] or 0) >= end for partition, end in self._ends.items())
 
     def read(self, progress: Progress) -> bool:
         """Whether this member has read all of its partitions to their ends."""
         return all((progress.position(partition) or end) >= end for partition, end in self._ends.items())
-
-
-def _next_command(keys: Iterable[str | None]) -> str | None:
-    """What shows one of these keys."""
-    return next((f"stream order show {shlex.quote(key)}" for key in keys if key is not None), None)

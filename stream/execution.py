@@ -1,13 +1,15 @@
 """Execution: one run of records in one transaction. Claim, decode, handle, settle, commit.
 
     run             again and again while the database cannot be used
-     ├─ take out    tombstones, types without a handler: nothing to apply, nothing to decode
+     ├─ set aside   tombstones, types without a handler: nothing to apply, nothing to decode
      └─ apply       the rest, in as few transactions as the failing ones allow; in halves if it must be
-         └─ transaction
-             ├─ begin     and claim, in one statement; what was claimed before is a duplicate
+         └─ transaction (transaction.py)
+             ├─ begin     and claim, past nothing that is parked (opening.py)
              ├─ handle    decode and call handlers in order (handling.py)
-             ├─ settle    claims of failed events undone, reasons of skipping, emits
+             ├─ settle    claims of what was not applied undone, what failed parked or buried (settlement.py), emits
              └─ commit
+
+Records of the retry topic only wake: what runs then are the parked rows of their keys, in the same way.
 
 PostgreSQL commits first, Kafka's offset second, never the other way round: what a crash between them makes Kafka
 send again, the ledger knows. Nothing here knows Kafka; the processor acts on the outcomes.
@@ -17,34 +19,37 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg.pq import TransactionStatus
 
-from stream import database
 from stream.connection import HandlerConnection
-from stream.errors import StopGroup, StreamError, Unreachable
-from stream.events import Record, cloud_attributes, event_id
-from stream.failpoints import failpoint
+from stream.errors import Unreachable
+from stream.events import cloud_attributes, event_id
+from stream.failing import Failing, Uncounted
 from stream.groups import ConsumerGroup
-from stream.handling import Handling, Infrastructure, Unplaced, Work
-from stream.lanes import LaneKey, Run, lane_of
-from stream.ledger import Ledger
+from stream.handling import Infrastructure, Unplaced, blame
+from stream.lanes import Run, lane_of
+from stream.ledger import Ledger, Taken
+from stream.opening import Opening, TooManyLocks
 from stream.outbox import Outbox
-from stream.outcomes import DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, Outcome
+from stream.outcomes import BUSY, DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
+from stream.pace import NotNow, Pace
 from stream.project import Project
+from stream.settlement import Settlement
+from stream.suspects import Deaths
+from stream.transaction import Transactions, judge
+from stream.waking import Waking
+from stream.watchdog import Desk
+from stream.work import Work, leave_behind
 
 log = structlog.get_logger("stream.execution")
 
-LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again in a new transaction
 PAUSE_FIRST_S, PAUSE_MOST_S = 0.1, 10.0
-TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
-SAME_TRANSACTION = "select stream.same_transaction()"
 # The database's condition out of the handlers of one run, so many times in a row on connections that could be opened:
 # then it is some event's doing (a lock it always meets, a statement that ends the session), and is found in halves.
 BLAME_AFTER = 3
@@ -54,6 +59,8 @@ class Execution:
     """Applies runs of one group on a connection of its own, opened at the first run. Owned by one thread.
 
     `worker` names it in the ledger. While `stopping` is set, nothing waits for a database that cannot be used.
+    `failing` says what becomes of failed events; without it nothing does, and their outcome is `failed`. `desk` shows
+    the watchdog what is in hand; `pace` says when an event may start.
     """
 
     def __init__(
@@ -65,53 +72,98 @@ class Execution:
         worker: str,
         stopping: threading.Event,
         outbox: Outbox | None = None,
+        failing: Failing | None = None,
+        desk: Desk | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._group = group
-        self._codec = project.codec
-        self._outbox = outbox or Outbox(project)
-        self._url = database_url
-        self._ledger = Ledger(group.name, worker)
         self._stopping = stopping
-        self._open: HandlerConnection | None = None
-        self._blame = False
+        self._parks = failing is not None
+        self._pace = pace
+        self._ledger = Ledger(group.name, worker)
+        outbox = outbox or Outbox(project)
+        self._opening = Opening(self._ledger, None if failing is None else failing.parking)
+        self._settlement = Settlement(self._ledger, outbox, failing)
+        self._transactions = Transactions(
+            group,
+            project.codec,
+            outbox,
+            database_url,
+            ledger=self._ledger,
+            settlement=self._settlement,
+            desk=desk,
+            pace=pace,
+        )
+        self._waking = Waking(group, self._opening, self._transactions)
+        self._deaths = None if failing is None else Deaths(group.name, failing.policy.settings.crashes)
 
     def run(self, run: Run, give_up: Callable[[], bool] = lambda: False) -> list[Outcome]:
         """Apply the run's records; returns one outcome each, in their order, once they are committed.
 
         While the database cannot be used, the same again after a jittered pause, until `give_up` or stopping:
-        then what is left is `unrun`. Raises StopGroup where a handler asks for it, MemoryError, and StreamError
-        where the ledger cannot be written for another reason than the database's condition.
+        then what is left is `unrun`, as it is when the group is halted meanwhile. Raises StopGroup where a handler
+        asks for it and nothing says what becomes of failures, MemoryError, and StreamError where the ledger
+        cannot be written for another reason than the database's condition.
         """
-        works = self._take_out(run.records)
-        pause = PAUSE_FIRST_S
-        in_handlers = 0
-        while True:
-            self._blame = in_handlers >= (BLAME_AFTER if run.attempt == 1 else 1)
-            try:
-                self._apply(works, run.attempt)
-                return _outcomes(works)
-            except (Infrastructure, Unreachable) as error:
-                self.close()
-                in_handlers = in_handlers + 1 if isinstance(error, Infrastructure) and error.handling else 0
-                log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
-                if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
-                    return _outcomes(works)
-                pause = min(pause * 2, PAUSE_MOST_S)
-            except BaseException:
-                self.close()
-                raise
+        self._settlement.begin_run(run)
+        if run.retry:
+            lanes = self._waking.lanes_of(run.records)
+            waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))
+            taken: set[int] = set()
+            wake = (
+                partial(self._wake_alone, waiting, taken, give_up)
+                if run.suspect
+                else partial(self._waking.run, waiting, taken, 1 if run.probe else None)
+            )
+            self._persist(wake, give_up, blame_after=1)
+            self._acquit_the_rest()
+            return [BUSY if lane in taken else UNRUN if lane in waiting else WOKEN for lane in lanes]
+        works = self._works_of(run)
+        self._persist(partial(self._apply_alone if run.suspect else self._apply_all, works, give_up), give_up)
+        self._acquit_the_rest()
+        return _outcomes(works)
 
     def close(self) -> None:
         """Close the connection; what it had not committed is gone."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._transactions.close()
 
-    def _take_out(self, records: Iterable[Record]) -> list[Work]:
+    def _persist(
+        self, act: Callable[[], None], give_up: Callable[[], bool], *, blame_after: int = BLAME_AFTER
+    ) -> None:
+        """Act until the database lets it be done, or it is not to be done now."""
+        pause = PAUSE_FIRST_S
+        in_handlers = 0
+        while True:
+            self._transactions.blames = in_handlers >= blame_after
+            try:
+                if self._pace is not None:
+                    self._pace.approach()
+                return act()
+            except (Infrastructure, Unreachable, NotNow) as error:
+                self.close()
+                if self._stopping.is_set() and isinstance(error.__cause__ or error, NotNow):
+                    return  # no turn is taken any more
+                in_handlers = in_handlers + 1 if isinstance(error, Infrastructure) and error.handling else 0
+                log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
+                if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
+                    return
+                pause = min(pause * 2, PAUSE_MOST_S)
+            except (Uncounted, Taken):
+                return
+            except BaseException:
+                self.close()
+                raise
+            finally:
+                if self._pace is not None:
+                    self._pace.give_back()
+
+    # -- fresh records ------------------------------------------------------------------------------------------
+
+    def _works_of(self, run: Run) -> list[Work]:
         """The records as works; those with nothing to apply have their outcome already."""
         handlers = self._group.handlers
         works: list[Work] = []
-        for record in records:
+        for record in run.records:
             try:
                 id, type, time = cloud_attributes(record.headers)
             except UnicodeDecodeError as error:
@@ -124,212 +176,109 @@ class Execution:
                 elif type is not None and type not in handlers:
                     work.outcome = NO_HANDLER
             works.append(work)
+        if run.first:
+            first = dict(run.first)
+            for work in works:
+                work.first = first.pop(work.lane, None)
         return works
 
-    def _apply(self, works: list[Work], attempt: int) -> None:
+    def _apply_all(self, works: list[Work], _give_up: Callable[[], bool]) -> None:
+        leave_behind(works)  # also of what failed before the database was lost in the middle of it
+        self._apply(
+            [work for work in works if not work.finished]
+        )  # what is committed is settled, whatever comes
+
+    def _apply(self, works: list[Work]) -> None:
         """Give every work its outcome: all in one transaction, or again without those that failed.
 
         Where it cannot be said which one failed, half by half: an event that is alone is the one.
         """
-        while open_works := _still_open(works):
+        while pending := [work for work in works if work.outcome is None or self._owes(work)]:
             unplaced: BaseException | None = None
             try:
-                self._transaction(open_works, attempt)
+                self._transactions.attempt(works, partial(self._opening.fresh, works=pending))
             except Unplaced as error:
-                unplaced = error.__cause__ or error
+                unplaced = error.reason
+            except TooManyLocks as error:
+                unplaced = error
             # Not inside `except`: what fails below is no consequence of this.
-            if unplaced is not None:
-                if len(open_works) == 1:
-                    open_works[0].fail(unplaced, "commit")
+            if unplaced is None:
+                continue
+            self._settlement.redo()
+            runnable = [work for work in pending if work.outcome is None]
+            if len(runnable) <= 1 and not isinstance(unplaced, TooManyLocks):
+                blame(runnable, unplaced)
+                leave_behind(works)
+                continue
+            half = works.index(pending[len(pending) // 2])
+            self._apply(works[:half])
+            leave_behind(works)
+            self._apply(works[half:])
+            return
+
+    def _owes(self, work: Work) -> bool:
+        """Failed in a transaction that was undone: it is still to be written down."""
+        return self._parks and work.failed
+
+    # -- suspects, alone each ---------------------------------------------------------------------------------------
+
+    def _apply_alone(self, works: list[Work], give_up: Callable[[], bool]) -> None:
+        leave_behind(works)
+        with self._asking() as (conn, deaths):
+            deaths.sift(conn, self._ledger.epoch, [work for work in works if work.outcome is None])
+            for work in works:
+                leave_behind(works)
+                if self._stopping.is_set() or give_up():
                     return
-                half = len(open_works) // 2
-                self._apply(open_works[:half], attempt)
-                _still_open(open_works)  # what stands behind a failed one of the first half
-                self._apply(open_works[half:], attempt)
-                return
+                if work.outcome is None or self._owes(work):
+                    try:
+                        deaths.alone(self._transactions.connection(), work, partial(self._apply_one, work))
+                    except Taken:
+                        work.outcome = BUSY
 
-    def _transaction(self, works: list[Work], attempt: int) -> None:
-        """Try the works in one transaction: either all have an outcome, or those have that must not be in it."""
-        conn = self._connection()
-        claimed = self._begin(conn, works, attempt)
-        failpoint("consume.claimed")
-        handling = Handling(
-            conn,
-            self._codec,
-            self._outbox,
-            self._group,
-            attempt=attempt,
-            epoch=self._ledger.epoch,
-            alone=len(claimed) == 1,
-            blame=self._blame,
-        )
-        try:
-            committed = self._handle(conn, handling, claimed, together=len(claimed) > 1)
-        except BaseException as error:
-            self._roll_back(conn, handling, error)
-            _forget(works)
-            if isinstance(error, psycopg.Error):
-                _judge(error, blame=self._blame)
-            raise
-        if not committed:
-            self._roll_back(conn, handling)
-            if handling.doomed:
-                _forget(work for work in works if _finished(work))
+    def _apply_one(self, work: Work) -> bool:
+        self._apply([work])
+        return work.outcome is not BUSY
 
-    def _begin(self, conn: HandlerConnection, works: list[Work], attempt: int) -> list[Work]:
-        """Begin and claim; returns the works that are this transaction's to apply. The others are duplicates."""
-        first: dict[UUID, Work] = {}
-        for work in works:
-            if first.setdefault(work.id, work) is not work:
-                work.outcome = DUPLICATE  # of one in this run
-        try:
-            before = self._ledger.begin(conn, list(first), attempt)
-        except psycopg.Error as error:
-            lost = conn.broken
-            self.close()
-            _forget(works)
-            if lost or database.is_infrastructure(error):
-                raise Infrastructure from error
-            raise StreamError(
-                f"the ledger of group {self._group.name!r} cannot be written: {error}"
-            ) from error
-        for id in before:
-            first.pop(id).outcome = DUPLICATE
-        return list(first.values())
+    def _wake_alone(self, lanes: list[int], taken: set[int], give_up: Callable[[], bool]) -> None:
+        with self._asking() as (conn, deaths):
+            while lanes and not (self._stopping.is_set() or give_up()):
+                for head in self._opening.peek(conn, lanes[0]):
+                    try:
+                        deaths.alone(conn, head, partial(self._wake_one, lanes[0], taken, head))
+                    except Taken:
+                        taken.add(lanes[0])
+                lanes.pop(0)
 
-    def _handle(
-        self, conn: HandlerConnection, handling: Handling, works: list[Work], *, together: bool
-    ) -> bool:
-        """Run the handlers, settle, commit; False where there is nothing to commit, or it must not be."""
-        # Together, statements are queued and their answers waited for once. Alone, a handler meets the error of
-        # its statement where it made it.
-        with conn.pipeline() if together else nullcontext():
-            handling.run(works)
-            failpoint("consume.handled")
-            if handling.doomed or not any(map(_finished, works)):
-                return False
-            if not together and conn.info.transaction_status == TransactionStatus.IDLE:
-                _stop()  # the transaction is gone
-            self._settle(conn, handling, works)
-            failpoint("consume.before_commit")
-            handling.committing = True
-            if together:
-                conn.execute(SAME_TRANSACTION)
-                conn.commit()
-            else:  # in one round trip; where the first raises, the second is not run
-                conn.execute(SAME_TRANSACTION + "; commit")
-        failpoint("consume.after_commit")
-        return True
-
-    def _settle(self, conn: HandlerConnection, handling: Handling, works: list[Work]) -> None:
-        """What stands between the handlers and the commit. Emits come last: they take locks on their keys."""
-        unapplied = [work.id for work in works if work.outcome is NO_HANDLER or not _finished(work)]
-        if unapplied:
-            self._ledger.unclaim(conn, unapplied)
-        if handling.skipped:
-            self._ledger.skip(conn, handling.skipped)
-        if self._ledger.epoch == 0:  # in a second run of history, what was emitted then was emitted
-            self._outbox.write(conn, handling.emitted)
-
-    def _roll_back(
-        self, conn: HandlerConnection, handling: Handling, error: BaseException | None = None
-    ) -> None:
-        """Undo the transaction. Raises StopGroup where a handler has ended it: its claim may be committed."""
-        status = conn.info.transaction_status
-        if conn.broken or status == TransactionStatus.ACTIVE:
-            self.close()
-        elif status != TransactionStatus.IDLE:
+    def _acquit_the_rest(self) -> None:
+        """Tries that ended without an outcome, and without a death: the group is stopping, or halted."""
+        if self._deaths is not None and self._deaths.blamed:
             try:
-                if status == TransactionStatus.INTRANS:  # or is it another one, and the claim committed?
-                    conn.execute(SAME_TRANSACTION)
-                conn.rollback()
-            except psycopg.Error as found:
-                self.close()
-                if found.sqlstate == TRANSACTION_ENDED:
-                    _stop(error)
-        elif not handling.committing:  # a refused commit leaves no transaction either
-            _stop(error)
+                self._deaths.pardon_all(self._transactions.connection())
+            except (psycopg.Error, Infrastructure, Unreachable) as error:
+                log.warning("blame.left", group=self._group.name, error=str(error.__cause__ or error))
 
-    def _connection(self) -> HandlerConnection:
-        if self._open is None:
-            timeout_ms = str(int(self._group.timeout * 1000))
-            self._open = database.connect(
-                self._url,
-                application_name=f"stream-{self._group.name}",
-                autocommit=True,  # begin and commit are ours: the begin goes out with the claim
-                settings={
-                    "statement_timeout": timeout_ms,
-                    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
-                    # A frozen worker's claims and locks fall, so that its keys go on elsewhere.
-                    "idle_in_transaction_session_timeout": f"{int(self._group.timeout * 2) + 10}s",
-                    "client_connection_check_interval": "2s",
-                    "tcp_user_timeout": "10s",
-                },
-                connection_class=HandlerConnection,
-            )
-            # The idle limit is not armed between the statements of a pipeline; this one holds there too.
-            if self._open.info.server_version >= 170000:
-                limit = f"{int(self._group.timeout * 2) + 10}s"
-                try:
-                    self._open.execute("select set_config('transaction_timeout', %s, false)", [limit])
-                except psycopg.OperationalError as error:  # lost as soon as it was made
-                    raise Infrastructure from error
-        return self._open
+    def _wake_one(self, lane: int, taken: set[int], head: Work) -> bool:
+        self._waking.run([lane], taken, most=1, failed={head.place: head} if head.failed else None)
+        return lane not in taken
 
-
-def _still_open(works: list[Work]) -> list[Work]:
-    """The works without an outcome. What stands behind a failed event of its key gets one here: it does not run."""
-    blocked: set[LaneKey] = set()
-    for work in works:
-        if work.lane in blocked and work.outcome is None:
-            work.outcome = UNRUN
-        elif work.outcome is not None and not work.outcome.finished:
-            blocked.add(work.lane)
-    return [work for work in works if work.outcome is None]
+    @contextmanager
+    def _asking(self) -> Iterator[tuple[HandlerConnection, Deaths]]:
+        """For statements between transactions."""
+        assert self._deaths is not None
+        try:
+            yield self._transactions.connection(), self._deaths
+        except psycopg.Error as error:
+            judge(error)
 
 
 def _outcomes(works: list[Work]) -> list[Outcome]:
-    """The outcomes in order; what is not finished is either the first failed one of its key, or unrun.
-
-    A double of an event that is not finished is not finished either. Bytes that could not be decoded behind an
-    event whose list failed later were looked at too early.
-    """
-    first: dict[UUID, Work] = {}
-    blocked: set[LaneKey] = set()
-    outcomes = []
-    for work in works:
-        outcome = work.outcome or UNRUN
-        original = first.setdefault(work.id, work)
-        if outcome is DUPLICATE and not _finished(original):
-            outcome = UNRUN
-        if not outcome.finished:
-            if work.lane in blocked:
-                outcome = UNRUN
-            blocked.add(work.lane)
-        outcomes.append(outcome)
+    """The outcomes in order. A double of an event that is not finished is not finished either."""
+    outcomes = [UNRUN if work.outcome is None else work.outcome for work in works]
+    if any(outcome is DUPLICATE for outcome in outcomes):
+        first: dict[UUID, Work] = {}
+        for n, work in enumerate(works):
+            original = first.setdefault(work.id, work)
+            if outcomes[n] is DUPLICATE and original.lane == work.lane and not original.finished:
+                outcomes[n] = UNRUN
     return outcomes
-
-
-def _finished(work: Work) -> bool:
-    return work.outcome is not None and work.outcome.finished
-
-
-def _forget(works: Iterable[Work]) -> None:
-    for work in works:
-        work.outcome = None
-
-
-def _judge(error: psycopg.Error, *, blame: bool) -> NoReturn:
-    """An error of the transaction as a whole: of which event, cannot be said."""
-    if error.sqlstate == TRANSACTION_ENDED:
-        _stop(error)
-    if database.is_infrastructure(error) and not blame:
-        raise Infrastructure(handling=True) from error
-    raise Unplaced from error
-
-
-def _stop(error: BaseException | None = None) -> NoReturn:
-    raise StopGroup(
-        "a handler ended its transaction with SQL (commit or rollback): what it did may be half done; "
-        "the engine alone commits"
-    ) from error

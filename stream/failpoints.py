@@ -31,6 +31,13 @@ NAMES = frozenset(
         "consume.before_offset_commit",  # about to commit offsets
         "consume.after_offset_commit",  # offsets committed
         "consume.revoke",  # partitions are being taken away
+        "fail.parking",  # parked rows written, not committed
+        "fail.parked",  # parked rows committed, the processor does not know yet
+        "fail.burying",  # a dead letter written, not committed
+        "fail.buried",  # a dead letter committed
+        "fail.woken",  # a retry run holds its keys' locks and claims, no handler has run
+        "fail.unparking",  # a parked event is applied and its row gone, not committed
+        "fail.unparked",  # the same, committed
     }
 )
 ACTIONS: dict[str, Callable[[], object]] = {

@@ -65,13 +65,13 @@ class ConsumerGroup:
     neighbour's failure runs them again.
     `concurrency`: handlers side by side in one process, each with a key of its own, where `batch` is 1.
     `timeout`: seconds after which a statement of a handler is cancelled, and which `ctx.deadline` is ahead of its
-    start. Python code that goes on for longer is not interrupted; idle in its transaction for twice as long and ten
-    seconds, it loses its connection.
-    `attempts`, `give_up_after`: how often, and for how long, a failing event is tried; `on_dead`: whether its key
-    then goes on ("release") or waits for a person ("hold"). They act once failing events are set aside; until
-    then a failing event is tried until it succeeds.
-    `rate`: at most so many events, "10/s" or "600/m". `on_reapply`: whether history run again on purpose runs these
-    handlers. Both are checked here and act later, as above.
+    start. Python code that goes on for longer is named in the log; past twice as long its process ends (exit code 7),
+    to be started again. `ctx.heartbeat()` moves the deadline of work that is just long.
+    `attempts`: how often an event is tried that raises; `give_up_after`: how long one is whose provider is not there
+    (TransientError, OSError), however often. `on_dead`: whether its key then goes on ("release") or waits for a
+    person ("hold").
+    `rate`: at most so many events start, "10/s" or "600/m", in all processes of the group together.
+    `on_reapply`: whether history run again on purpose runs these handlers; checked here, there is no such run yet.
 
     Raises GroupError naming what was expected and what was found.
     """

@@ -11,7 +11,11 @@ from psycopg.types.json import Jsonb
 
 from stream import database
 from stream.database import Connection, query
+from stream.discovery import discover
+from stream.errors import GroupError, StreamError
 from stream.offsets import Partition
+from stream.policy import by_an_operator, winner
+from stream.project import Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,31 @@ class Memory:
 
     def has_met(self, topic: str) -> bool:
         return topic in self.topic_ids
+
+
+def holds_of(connection: Connection, groups: Iterable[str]) -> dict[str, str]:
+    """Of those groups that run nothing now: what keeps them from it, and why."""
+    found = {group: _hold_of(connection, group) for group in sorted(set(groups))}
+    return {group: hold for group, hold in found.items() if hold is not None}
+
+
+def require_known(connection: Connection, project: Project, group: str | None) -> None:
+    """Raise GroupError where a group is named that neither the database nor the project knows.
+
+    The project is asked last: its handlers may need libraries that are not here.
+    """
+    if group is None:
+        return
+    known = {name for (name,) in connection.execute(query("known_groups"))}
+    if group in known:
+        return
+    unread = ""
+    try:
+        known |= discover(project).keys()
+    except StreamError as error:
+        unread = f" (those of consumers/ could not be read: {error.message.splitlines()[0]})"
+    if group not in known:
+        raise GroupError(f"unknown group {group!r}; known are {', '.join(sorted(known)) or 'none'}{unread}")
 
 
 class GroupState:
@@ -64,14 +93,32 @@ class GroupState:
             )
         return self.load()
 
-    def opened(self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]) -> None:
-        """These partitions were started on, and are read by this worker; these ranges were never read."""
+    def opened(
+        self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]
+    ) -> set[Partition]:
+        """These partitions were started on, and are read by this worker; these ranges were never read.
+
+        Returns those whose last owner died: it never released them.
+        """
         names = self._columns(partitions)
         with self._connect() as connection:
+            unreleased = {(topic, number) for topic, number in connection.execute(query("unreleased"), names)}
             connection.execute(query("partitions_seen"), names)
             connection.execute(query("assign"), names)
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
+        return unreleased
+
+    def set_limits(self, most_bytes: int, nudge_s: float) -> None:
+        """What a copy in the topics of retries and dead letters may weigh; how long a retry may be overdue."""
+        arguments = {"group": self._group, "bytes": most_bytes, "nudge_s": nudge_s}
+        with self._connect() as connection:
+            connection.execute(query("failing_limits"), arguments)
+
+    def parked_keys(self, limit: int) -> list[tuple[bytes | None, int, bool]]:
+        """(key, partition, held) of keys that wait for a retry or an operator, `limit` at most."""
+        with self._connect() as connection:
+            return connection.execute(query("parked_keys"), {"group": self._group, "limit": limit}).fetchall()
 
     def released(self, partitions: Iterable[Partition]) -> None:
         """This worker is done with these partitions, in good order."""
@@ -93,3 +140,13 @@ class GroupState:
             application_name=f"stream-{self._group}",
             settings={"statement_timeout": "10s", "lock_timeout": "5s"},
         )
+
+
+def _hold_of(connection: Connection, group: str) -> str | None:
+    row = connection.execute(query("standing"), {"group": group}).fetchone()
+    if row is None:
+        return None
+    halted, why_halted, paused, why_paused, is_open, why_open, _ = row
+    hold = winner(halted=bool(halted), paused=bool(paused), breaker_open=bool(is_open))
+    reasons = {"halted": why_halted, "paused": by_an_operator(why_paused), "breaker open": why_open}
+    return None if hold is None else f"{hold}: {reasons[hold]}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -12,19 +11,34 @@ from psycopg.rows import tuple_row
 from stream.connection import HandlerConnection
 from stream.context import Context
 from stream.database import is_infrastructure
-from stream.errors import StopGroup, StreamError, text_of
-from stream.events import Event, Record, parsed_time
+from stream.errors import StopGroup, StreamError
+from stream.events import Event, parsed_time
 from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
 from stream.outbox import Outbox, Prepared
-from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome, Stage
+from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome
+from stream.pace import NotNow, Pace
 from stream.schemas import AvroCodec, DecodeError
+from stream.watchdog import Desk
+from stream.work import Work
 
 DECODED_TOGETHER = 256 * 1024  # bytes of values
+UNDONE_TOGETHER = 32  # events
 
 
 class Unplaced(Exception):
     """Something of several events failed, and it cannot be said which; the reason is its cause."""
+
+    @property
+    def reason(self) -> BaseException:
+        return self.__cause__ or self
+
+
+def blame(alone: list[Work], reason: BaseException) -> None:
+    """The event that was alone in the transaction is the one. Raises StreamError where there was none."""
+    if not alone:
+        raise StreamError(f"what failed cannot be written down: {reason}")
+    alone[0].fail(reason, "commit")
 
 
 class Infrastructure(Exception):
@@ -48,26 +62,14 @@ class Swallowed(StreamError):
         )
 
 
-@dataclass(slots=True)
-class Work:
-    """One record on its way to an outcome. `type` and `time` are what its headers say, `id` is never missing."""
-
-    record: Record
-    lane: LaneKey
-    id: uuid.UUID
-    type: str | None
-    time: str | None
-    outcome: Outcome | None = None
-
-    def fail(self, error: BaseException, stage: Stage) -> None:
-        self.outcome = Outcome("failed", text_of(error), error, stage)
-
-
 class Handling:
     """Runs handlers inside a transaction that somebody else began and ends.
 
     After `run`, every work has an outcome. `doomed`: a failed handler had sent SQL, so its transaction must be
     rolled back and made again without the failed ones. Otherwise a failed event left nothing behind but its claim.
+    `careful`: failures are likely; some events at a time stand behind a savepoint, and one that fails late undoes these
+    and no others. `redone`: it has.
+    `plain`: every one of them is done, none failed, none was skipped, none had no handler.
     `emitted` and `skipped` are for the owner to write; `committing` is the owner's: the commit is on its way.
     """
 
@@ -78,12 +80,17 @@ class Handling:
         outbox: Outbox,
         group: ConsumerGroup,
         *,
-        attempt: int,
         epoch: int,
         alone: bool,
         blame: bool,
+        careful: bool = False,
+        desk: Desk | None = None,
+        pace: Pace | None = None,
     ) -> None:
+        self.handled = False  # whether any handler may have run
         self.doomed = False
+        self.plain = True
+        self.redone = False
         self.committing = False
         self.emitted: list[Prepared] = []
         self.skipped: dict[uuid.UUID, str] = {}
@@ -91,8 +98,11 @@ class Handling:
         self._codec = codec
         self._outbox = outbox
         self._group = group
-        self._attempt = attempt
         self._epoch = epoch
+        self._desk = desk or Desk()
+        self._pace = pace
+        # A list of events is one call: what it did cannot be undone in parts.
+        self._careful = careful and not any(handler.batch for handler in group.handlers.values())
         self._alone = alone  # one event in the transaction: whatever fails is its doing
         self._blame = blame  # the database's condition has come out of these handlers too often to be its own
         self._blocked: set[LaneKey] = set()  # lanes with a failed event: nothing behind it runs
@@ -102,41 +112,74 @@ class Handling:
 
     def run(self, works: list[Work]) -> None:
         """Decode and handle, in order. Raises Unplaced, Infrastructure, StopGroup or MemoryError."""
+        self.handled = bool(works)
         self._conn.guarded = True
         try:
-            # Many are decoded together: a tenth faster than in turn with the handlers, whose code is another.
-            for some in pieces(works):
-                for work, event in [(work, self._decode(work)) for work in some]:
-                    self._handle(work, event)
+            if self._careful:
+                for some in pieces(works, UNDONE_TOGETHER):
+                    self._run_undoably(some)
+            else:
+                for some in pieces(works):
+                    self._run_together(some)
             for handler in list(self._lists):
                 self._flush(handler)
         finally:
             self._conn.guarded = False
             self._conn.row_factory = tuple_row  # a handler may have set its own
 
-    def _handle(self, work: Work, event: Event | None) -> None:
-        # A list of another handler that holds an earlier event of this key goes first.
-        listed = self._listed.get(work.lane)
+    def _run_together(self, works: list[Work]) -> None:
+        # Many are decoded together: a tenth faster than in turn with the handlers, whose code is another.
+        for work, event in [(work, self._decode(work)) for work in works]:
+            self._handle(work, event)
+
+    def _run_undoably(self, works: list[Work]) -> None:
+        """What failed among these once its SQL was sent undoes all of them; they run again without it."""
+        conn = self._conn
+        conn.execute("savepoint undoable")
+        blocked: set[LaneKey] = set()  # by what failed here: it stood behind those of its lane that run again
+        while works:
+            emitted, before = len(self.emitted), set(self._blocked)
+            self._run_together(works)
+            blocked |= self._blocked
+            if not self.doomed:
+                break
+            conn.execute("rollback to savepoint undoable")
+            self.doomed, self.redone = False, True
+            self._blocked = before
+            del self.emitted[emitted:]
+            works = [work for work in works if work.finished]
+            for work in works:
+                work.outcome = None
+                self.skipped.pop(work.id, None)
+        self._blocked |= blocked
+        conn.execute("release savepoint undoable")
+
+    def _handle(self, work: Work, event: Event | BaseException) -> None:
         if work.lane in self._blocked:
-            work.outcome = UNRUN
+            work.outcome = UNRUN  # behind a failed one: `plain` is no more
             return
-        if event is None:  # bytes that are no event
-            self._blocked.add(work.lane)
-            return
-        handler = self._group.handlers.get(event.type)
-        if handler is None:  # only the bytes said the type
-            work.outcome = NO_HANDLER
-            return
-        if listed is not None and listed is not handler:
+        handler = self._group.handlers.get(event.type) if isinstance(event, Event) else None
+        listed = self._listed.get(work.lane)
+        if listed is not None and (listed is not handler or work.attempt > 1):
+            # A list that holds an earlier event of this key goes first, and may fail.
             self._flush(listed)
             if work.lane in self._blocked:
                 work.outcome = UNRUN
                 return
-        if handler.batch:
+        if not isinstance(event, Event):
+            work.fail(event, "decode")
+            self._blocked.add(work.lane)
+            self.plain = False
+        elif handler is None:  # only the bytes said the type
+            work.outcome = NO_HANDLER
+            self.plain = False
+        elif not handler.batch:
+            self._call(handler, event, [work], [event])
+        elif work.attempt == 1:
             self._lists.setdefault(handler, []).append((work, event))
             self._listed[work.lane] = handler
-        else:
-            self._call(handler, event, [work], [event])
+        else:  # another try: a list of one, or a neighbour's failure would count for it
+            self._call(handler, [event], [work], [event])
 
     def _flush(self, handler: Handler) -> None:
         listed = self._lists.pop(handler)
@@ -146,7 +189,7 @@ class Handling:
             self._listed.pop(work.lane, None)
         self._call(handler, events, works, events)
 
-    def _decode(self, work: Work) -> Event | None:
+    def _decode(self, work: Work) -> Event | BaseException:
         record = work.record
         try:
             name, data = self._codec.decode(record.value or b"")
@@ -154,8 +197,7 @@ class Handling:
                 raise DecodeError("malformed", f"ce_type says {work.type!r:.100}, the bytes are a {name}")
             key = None if record.key is None else record.key.decode()
         except (DecodeError, UnicodeDecodeError) as error:
-            work.fail(error, "decode")
-            return None
+            return error
         time = parsed_time(work.time, record.timestamp)
         return Event(
             work.id, name, key, time, data, record.headers, record.topic, record.partition, record.offset
@@ -165,20 +207,23 @@ class Handling:
         self, handler: Handler, argument: Event | list[Event], works: list[Work], events: list[Event]
     ) -> None:
         conn = self._conn
-        ctx = Context(
-            conn, self._outbox, self._group.name, events, self._attempt, self._epoch, self._group.timeout
-        )
+        if self._pace is not None:
+            self._take_turns(self._pace, len(events))
+        attempt = works[0].attempt
+        ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
         before = conn.sent
+        self._desk.context = ctx
         try:
             handler.function(argument, ctx)
         except (StopGroup, MemoryError):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
-            own = (
-                error.__traceback__ and error.__traceback__.tb_next
-            )  # who reads it looks for the handler's frames
+            # The handler's frames, and none of ours.
+            own = error.__traceback__ and error.__traceback__.tb_next
             self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
+        finally:
+            self._desk.context = None
         if conn.failed or conn.left_open or conn.out_of_step:
             self._failed(works, Swallowed(), sent=True)
             return
@@ -188,29 +233,38 @@ class Handling:
         if ctx.skipped is not None:
             outcome = Outcome("skipped", ctx.skipped)
             self.skipped |= {work.id: ctx.skipped for work in works}
+            self.plain = False
         for work in works:
             work.outcome = outcome
+
+    @staticmethod
+    def _take_turns(pace: Pace, count: int) -> None:
+        try:
+            pace.take_turns(count)
+        except NotNow as error:
+            raise Infrastructure from error
 
     def _failed(self, works: list[Work], error: BaseException, *, sent: bool) -> None:
         conn = self._conn
         if not self._blame and (conn.broken or (conn.failed and is_infrastructure_within(error))):
             raise Infrastructure(handling=True) from error
-        if not self._alone and (conn.failed or conn.out_of_step or len(works) > 1):
+        if ((conn.failed or conn.out_of_step) and not self._alone) or len(works) > 1:
             raise Unplaced from error
+        self.plain = False
         self.doomed = self.doomed or sent
         for work in works:
             work.fail(error, "handler")
             self._blocked.add(work.lane)
 
 
-def pieces(works: list[Work]) -> Iterator[list[Work]]:
+def pieces(works: list[Work], most: int | None = None) -> Iterator[list[Work]]:
     """The works in order, some at a time: what is decoded may be a hundred times as large as its bytes."""
     piece: list[Work] = []
     size = 0
     for work in works:
         piece.append(work)
         size += len(work.record.value or b"")
-        if size > DECODED_TOGETHER:
+        if size > DECODED_TOGETHER or len(piece) == most:
             yield piece
             piece, size = [], 0
     yield piece

@@ -1,58 +1,81 @@
 """Which record may start now. One lane a key: a key's records run one after the other, keys side by side.
 
-A lane is *ready* (it has records, nothing of it runs), *busy* (a run holds its first records), *held* (its first
-record failed and waits for its time) or *idle*, which is: not there. Records that run have left their lane; those
-that must run again are given back to its front, so the order of a key never changes.
+A lane is *ready* (it has records, nothing of it runs), *busy* (a run holds its first records), *waiting* (for the time
+of its first record's second try, or until another worker lets go of its key) or *idle*, which is: not there. Records
+that run have left their lane; those that must run again are given back to its front, so the order of a key never
+changes.
+Records of the retry topic have lanes and runs of their own: what they wake is in the database, and one of them wakes
+all that its key has there.
 
-Pure: no threads, no clock, no Kafka. The caller passes the time and is one thread.
+Pure: no threads, no clock, no Kafka. The caller is one thread; `count` and `waits` may be read by others.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from stream.events import Record
+from stream.outcomes import FirstTry, Outcome
 
 LaneKey = tuple[str, bytes | int]  # (topic, key), or (topic, partition) where the key is null
 
+MOST_POSTPONED = 100  # lanes; what fails beyond them is parked at once
 RECORD_OVERHEAD_BYTES = 1000  # what a Record costs beside its value: headers, objects
 
 
 @dataclass(slots=True)
 class Run:
-    """Records that one worker applies together, each key's in order. A second try is always a run of one."""
+    """Records that one worker applies together, each key's in order.
+
+    `first`: of lanes whose first record here is tried for the second time, what the first try left.
+    `retry`: they are of the retry topic, one a key. `probe`: one record, tried to see whether trying helps again.
+    `suspect`: one of them may have killed its process; each is tried alone.
+    Filled by who applies it: `woken`, what became of each event that retry records woke; `succeeded`, whether any
+    handler did what it should; `probe_failed`, whether trying does not help yet; `redone`, whether work was undone and
+    done again because of what failed among it.
+    """
 
     records: list[Record]
-    attempt: int = 1
+    first: dict[LaneKey, FirstTry] = field(default_factory=dict)
+    retry: bool = False
+    probe: bool = False
+    suspect: bool = False
+    woken: list[Outcome] = field(default_factory=list)
+    succeeded: bool = False
+    probe_failed: bool = False
+    redone: bool = False
 
 
 class _Lane:
-    __slots__ = ("busy", "failures", "held", "key", "waiting")
+    __slots__ = ("busy", "first", "key", "records", "wait")
 
     def __init__(self, key: LaneKey) -> None:
         self.key = key
-        self.waiting: deque[Record] = deque()
+        self.records: deque[Record] = deque()
         self.busy = False
-        self.held = 0  # the number of the hold it waits for, 0 when it waits for none
-        self.failures = 0  # of the first record
+        self.first: FirstTry | None = None  # of the first record
+        self.wait = 0  # the number of the wait, 0 while it does not wait
 
 
 class Lanes:
-    """All lanes of one group in one process.
+    """All lanes of one group in one process. `retry_topic`: whose records have runs of their own.
 
     Invariants: no two records of a lane run at the same time; a lane's records run in the order they were added;
     every record added is taken, given back or dropped.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, retry_topic: str | None = None) -> None:
+        self._retry_topic = retry_topic
         self._lanes: dict[LaneKey, _Lane] = {}
-        self._ready: deque[_Lane] = deque()  # next record never tried
-        self._again: deque[_Lane] = deque()  # next record has failed before, its time has come
-        self._held: list[tuple[float, int, _Lane]] = []
-        self._holds = 0
+        self._ready: deque[_Lane] = deque()
+        self._again: deque[_Lane] = deque()  # ready, for the first record's second try
+        self._retries: deque[_Lane] = deque()  # ready, of the retry topic
+        self._heap: list[tuple[float, int, _Lane]] = []
+        self._last_wait = 0
+        self.waits = 0  # lanes that wait
         self.count = 0  # records added and neither settled nor dropped
         self.bytes = 0
         self.startable = 0  # records of ready lanes: what a worker could take now
@@ -66,110 +89,137 @@ class Lanes:
             lane = lanes.get(lane_key)
             if lane is None:
                 lane = lanes[lane_key] = _Lane(lane_key)
-                self._ready.append(lane)
+                self._queue(lane).append(lane)
                 self.startable += 1
-            elif not (lane.busy or lane.held):
+            elif not (lane.busy or lane.wait):
                 self.startable += 1
-            lane.waiting.append(record)
+            lane.records.append(record)
             self.count += 1
             self.bytes += size_of(record)
 
-    def take(self, limit: int, now: float, *, again: bool = True) -> Run | None:
-        """The next run: a record whose time to be tried again has come, alone; else up to `limit` of ready lanes.
+    def take(self, limit: int, *, again: bool = False) -> Run | None:
+        """Up to `limit` records of ready lanes that have not failed; with `again`, first of all of those whose first
+        record is tried again. Its lanes are busy until `settle`."""
+        run = Run([])
+        if again:
+            self._draw(self._again, run, limit)
+        self._draw(self._ready, run, limit)
+        return run if run.records else None
 
-        With `again` false no second try is made. The lanes of the run are busy until `settle`.
-        """
-        self.release(now)
-        if again and self._again:
-            lane = self._again.popleft()
-            self.startable -= len(lane.waiting)
-            lane.busy = True
-            return Run([lane.waiting.popleft()], lane.failures + 1)
-        records: list[Record] = []
-        while self._ready and len(records) < limit:
-            lane = self._ready.popleft()
-            waiting = lane.waiting
-            self.startable -= len(waiting)
+    def take_again(self, limit: int) -> Run | None:
+        """The same of lanes whose first record is tried again, and no others."""
+        run = Run([])
+        self._draw(self._again, run, limit)
+        return run if run.records else None
+
+    def _draw(self, lanes: deque[_Lane], run: Run, limit: int) -> None:
+        records = run.records
+        while lanes and len(records) < limit:
+            lane = lanes.popleft()
+            ahead = lane.records
+            if lane.first is not None:
+                run.first[lane.key] = lane.first
+            self.startable -= len(ahead)
             lane.busy = True
             room = limit - len(records)
-            if len(waiting) <= room:
-                records.extend(waiting)
-                waiting.clear()
+            if len(ahead) <= room:
+                records.extend(ahead)
+                ahead.clear()
             else:
-                records.extend(waiting.popleft() for _ in range(room))
-        return Run(records) if records else None
+                records.extend(ahead.popleft() for _ in range(room))
+
+    def take_retries(self, limit: int) -> Run | None:
+        """One record of each of up to `limit` ready lanes of the retry topic."""
+        lanes = [self._retries.popleft() for _ in range(min(limit, len(self._retries)))]
+        for lane in lanes:
+            self.startable -= len(lane.records)
+            lane.busy = True
+        return Run([lane.records.popleft() for lane in lanes], retry=True) if lanes else None
 
     def settle(
-        self, run: Run, back: Sequence[Record] = (), hold: Iterable[tuple[Record, float]] = ()
+        self,
+        run: Run,
+        back: Sequence[Record] = (),
+        first: Mapping[LaneKey, FirstTry] | None = None,
+        until: Mapping[LaneKey, float] | None = None,
     ) -> None:
         """End a run. `back` are those of its records that are not finished, in their order: they run again.
 
-        `hold` names those of them that failed, each the first of its lane, with the time before which the lane
-        does not go on.
+        `first` says of lanes that the first of these has failed now, and when it is tried again. `until`: of lanes
+        that are to wait for another reason, when they may go on.
         """
         for record in reversed(back):
-            self._lanes[lane_of(record)].waiting.appendleft(record)
+            self._lanes[lane_of(record)].records.appendleft(record)
         self.count -= len(run.records) - len(back)
         self.bytes -= sum(map(size_of, run.records)) - sum(map(size_of, back))
-        until = {lane_of(record): time for record, time in hold}
-        for key in {lane_of(record) for record in run.records}:
+        heads = {lane_of(record): record for record in reversed(run.records)} if run.first else {}
+        for key in dict.fromkeys(map(lane_of, run.records)):
             lane = self._lanes[key]
             lane.busy = False
-            if key in until:
-                self._hold(lane, until[key])
-            elif run.attempt == 1 or not back:  # else: a second try that could not be made keeps its count
-                lane.failures = 0
+            if first and key in first:
+                lane.first = first[key]
+                self._wait(lane, lane.first.again_at)
+            elif key in run.first and not (lane.records and lane.records[0] is heads[key]):
+                lane.first = None  # else its second try could not be made, and is still to be made
+            if until and key in until and lane.records:
+                self._wait(lane, until[key])
             self._place(lane)
 
     def release(self, now: float) -> None:
-        """Make held lanes ready whose time has come."""
-        while self._held and self._held[0][0] <= now:
-            _, number, lane = heapq.heappop(self._held)
-            if lane.held == number:  # else an older hold, of a record that was dropped since
-                lane.held = 0
+        """Make lanes ready whose time has come."""
+        while self._heap and self._heap[0][0] <= now:
+            _, number, lane = heapq.heappop(self._heap)
+            if lane.wait == number:  # else an older wait, of a record that was dropped since
+                self._end_wait(lane)
                 self._place(lane)
+
+    def next_release(self) -> float | None:
+        """When the next waiting lane may go on; None where none waits."""
+        return self._heap[0][0] if self._heap else None
 
     def drop(self, topic: str, partition: int) -> None:
         """Forget what of this partition has not started. What runs is settled as ever."""
         for lane in list(self._lanes.values()):
-            if lane.key[0] != topic or all(record.partition != partition for record in lane.waiting):
+            if lane.key[0] != topic or all(record.partition != partition for record in lane.records):
                 continue
-            first = lane.waiting[0]
-            keep = deque(record for record in lane.waiting if record.partition != partition)
-            gone = len(lane.waiting) - len(keep)
+            head = lane.records[0]
+            keep = deque(record for record in lane.records if record.partition != partition)
+            gone = len(lane.records) - len(keep)
             self.count -= gone
-            self.bytes -= sum(size_of(record) for record in lane.waiting if record.partition == partition)
-            if not (lane.busy or lane.held):
-                self.startable -= len(lane.waiting)
-                (self._again if lane.failures else self._ready).remove(lane)
-            lane.waiting = keep
-            if not lane.busy and first.partition == partition:
-                lane.failures, lane.held = 0, 0
+            self.bytes -= sum(size_of(record) for record in lane.records if record.partition == partition)
+            if not (lane.busy or lane.wait):
+                self.startable -= len(lane.records)
+                self._queue(lane).remove(lane)
+            lane.records = keep
+            if not lane.busy and head.partition == partition:
+                lane.first = None
+                self._end_wait(lane)
             self._place(lane)
 
-    def next_release(self) -> float | None:
-        """When the next held lane may go on; None where none is held."""
-        return self._held[0][0] if self._held else None
+    def _wait(self, lane: _Lane, until: float) -> None:
+        self._last_wait += 1
+        lane.wait = self._last_wait
+        self.waits += 1
+        heapq.heappush(self._heap, (until, self._last_wait, lane))
 
-    def held(self) -> Iterator[Record]:
-        """The failed record of each lane that waits for another try."""
-        return (lane.waiting[0] for lane in self._lanes.values() if lane.failures and not lane.busy)
+    def _end_wait(self, lane: _Lane) -> None:
+        self.waits -= lane.wait > 0
+        lane.wait = 0
 
-    def _hold(self, lane: _Lane, until: float) -> None:
-        lane.failures += 1
-        self._holds += 1
-        lane.held = self._holds
-        heapq.heappush(self._held, (until, self._holds, lane))
+    def _queue(self, lane: _Lane) -> deque[_Lane]:
+        if lane.first is not None:
+            return self._again
+        return self._retries if lane.key[0] == self._retry_topic else self._ready
 
     def _place(self, lane: _Lane) -> None:
-        """Put a lane that neither runs nor waits for its time where `take` finds it, or forget an empty one."""
-        if lane.busy or lane.held:
+        """Put a lane that neither runs nor waits where a run is taken from, or forget an empty one."""
+        if lane.busy or lane.wait:
             return
-        if not lane.waiting:
+        if not lane.records:
             del self._lanes[lane.key]
             return
-        self.startable += len(lane.waiting)
-        (self._again if lane.failures else self._ready).append(lane)
+        self.startable += len(lane.records)
+        self._queue(lane).append(lane)
 
 
 def lane_of(record: Record) -> LaneKey:

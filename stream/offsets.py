@@ -101,6 +101,11 @@ class Progress:
         if partition in self._trackers:
             self._trackers[partition].passed(offset)
 
+    def finished_before(self, partition: Partition) -> int:
+        """All before this offset is finished."""
+        tracker = self._trackers.get(partition)
+        return 0 if tracker is None else tracker.committable()
+
     def position(self, partition: Partition) -> int | None:
         """The offset after the last received one; None where the partition is not ours."""
         tracker = self._trackers.get(partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from operator import attrgetter
@@ -19,6 +19,7 @@ from stream.discovery import discover
 from stream.errors import GroupError, ProjectImportError
 from stream.events import Record, event_id_of, event_time, header
 from stream.groups import ConsumerGroup
+from stream.groupstate import holds_of
 from stream.kafka.search import Progress, Scan, records_of_key
 from stream.project import Project
 
@@ -28,9 +29,10 @@ NEVER_RAN = "this group never ran on this database"
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why.
+    """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why: it failed
+    and is tried again, or waits behind one that did.
 
-    `at`: when the transaction of its effects began.
+    `at`: when the transaction of its effects began. `letter`: of a dead one; `holds`: its key waits for it.
     """
 
     group: str
@@ -40,6 +42,8 @@ class GroupOutcome:
     epoch: int | None = None
     worker: str | None = None
     reason: str | None = None
+    letter: int | None = None
+    holds: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Order:
     events: Sequence[OrderEvent]
     scans: Sequence[Scan]
     notes: Sequence[str]
+    held: Sequence[str] = ()  # groups that run nothing now, of those that something waits for
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Reader:
     types: Collection[str] = ()
     ran: bool = False
     starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    hold: str | None = None  # why it runs nothing now
 
     def silent_about(self, record: Record, type: str | None) -> GroupOutcome | None:
         """What to say where the ledger has nothing: None where the event is none of the group's business."""
@@ -105,7 +111,12 @@ class Reader:
         if not self.ran:
             return GroupOutcome(self.name, reason=NEVER_RAN)
         start = self.starts.get(record.topic, {}).get(str(record.partition), 0)
-        return GroupOutcome(self.name, reason=START_MISSED if record.offset < start else None)
+        return GroupOutcome(self.name, reason=START_MISSED if record.offset < start else self.waits())
+
+    def waits(self, reason: str | None = None) -> str | None:
+        """Why something of it is not yet done: the group's hold stands before what is said of the event."""
+        held = None if self.hold is None else f"its group is held ({self.hold})"
+        return "; ".join(said for said in (held, reason) if said) or None
 
 
 def life(
@@ -125,9 +136,10 @@ def life(
         found = records_of_key(config, key, list(project.topics.topics), seconds=seconds, progress=progress)
         readers = _readers(connection, groups)
         ids = [event_id_of(record) for record in found.records]
-        outcomes = _outcomes(connection, [reader.name for reader in readers], ids)
+        outcomes = _outcomes(connection, readers, ids)
     notes += [f"topic {topic} does not exist on this cluster" for topic in found.missing]
-    return Order(key, assemble(found.records, rows, readers, outcomes), found.scans, notes)
+    events = assemble(found.records, rows, readers, outcomes)
+    return Order(key, events, found.scans, notes, _held(readers, events))
 
 
 def assemble(
@@ -190,6 +202,16 @@ def _groups_of(project: Project) -> tuple[dict[str, ConsumerGroup], list[str]]:
         return {}, [f"groups without an outcome are not shown: {error.message.splitlines()[0]}"]
 
 
+def _held(readers: Sequence[Reader], events: Iterable[OrderEvent]) -> list[str]:
+    waiting = {
+        outcome.group
+        for event in events
+        for outcome in event.groups
+        if outcome.outcome is None and outcome.reason not in (START_MISSED, NEVER_RAN)
+    }
+    return [reader.name for reader in readers if reader.hold is not None and reader.name in waiting]
+
+
 def _unpublished(connection: Connection, key: bytes) -> list[Unpublished]:
     with connection.cursor(row_factory=class_row(Unpublished)) as cursor:
         return cursor.execute(query("waiting_of_key"), {"key": key}).fetchall()
@@ -198,6 +220,7 @@ def _unpublished(connection: Connection, key: bytes) -> list[Unpublished]:
 def _readers(connection: Connection, groups: Mapping[str, ConsumerGroup]) -> list[Reader]:
     rows = connection.execute("select consumer_group, start_offsets from stream.group_state")
     starts: dict[str, Any] = dict(rows.fetchall())
+    holds = holds_of(connection, starts)
     return [
         Reader(
             name,
@@ -205,16 +228,25 @@ def _readers(connection: Connection, groups: Mapping[str, ConsumerGroup]) -> lis
             groups[name].handlers if name in groups else (),
             name in starts,
             starts.get(name, {}),
+            holds.get(name),
         )
         for name in sorted(groups.keys() | starts.keys())
     ]
 
 
 def _outcomes(
-    connection: Connection, groups: Sequence[str], ids: Sequence[UUID]
+    connection: Connection, readers: Sequence[Reader], ids: Sequence[UUID]
 ) -> dict[UUID, list[GroupOutcome]]:
+    """What the ledger says, and, of what has no outcome, why not."""
     found: dict[UUID, list[GroupOutcome]] = {}
-    rows = connection.execute(query("outcomes_of_events"), {"groups": list(groups), "ids": list(ids)})
+    of = {reader.name: reader for reader in readers}
+    asked = {"groups": list(of), "ids": list(ids)}
+    rows = connection.execute(query("outcomes_of_events"), asked).fetchall()
+    rows += connection.execute(query("parked_of_events"), asked).fetchall()
     for event_id, *columns in rows:
-        found.setdefault(event_id, []).append(GroupOutcome(*columns))
+        outcome, known = GroupOutcome(*columns), found.setdefault(event_id, [])
+        if outcome.outcome is not None:
+            known.append(outcome)
+        elif outcome.group not in {other.group for other in known}:
+            known.append(replace(outcome, reason=of[outcome.group].waits(outcome.reason)))
     return found

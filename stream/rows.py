@@ -10,6 +10,10 @@ from typing import Any
 from stream.events import Headers, cloud_headers
 from stream.schemas import AvroCodec
 
+# What says that a row brings all its record's headers itself: an event's own, or those of a failed record's copy,
+# whose original may never have had any of ours.
+COMPLETE = ("ce_id", "stream.error.group")
+
 
 @dataclass(slots=True, eq=False)
 class Row:
@@ -39,8 +43,8 @@ class Row:
         return self.payload if self.data is None else codec.encode(self.type, self.data)
 
     def headers(self) -> Headers:
-        """The row's own headers below the event's; a list that holds ce_id is published just as it is."""
+        """The row's own headers below the event's; a list that is complete is published just as it is."""
         own: Headers = list(zip(self.header_names or (), self.header_values or (), strict=True))
-        if self.header_names and "ce_id" in self.header_names:
+        if self.header_names and any(name in COMPLETE for name in self.header_names):
             return own
         return cloud_headers(self.event_id, self.type, self.time) + own

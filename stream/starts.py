@@ -74,3 +74,12 @@ def resolve(place: Place) -> Start | Stop:
     if wanted < place.low:
         return Start(place.low, "retention took records that were not read", gap=(wanted, place.low))
     return Start(wanted, note)
+
+
+def resolve_retries(committed: int | None, low: int, high: int) -> Start:
+    """The start on a partition of the group's own retry topic: where it was, or the beginning.
+
+    Nothing can be lost there: what waits for a retry is in the database, and records overdue are published again.
+    So a retry topic that was emptied, or deleted and created again, stops nobody.
+    """
+    return Start(committed if committed is not None and low <= committed <= high else low)

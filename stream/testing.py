@@ -15,7 +15,6 @@ failed events are missing.
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
@@ -29,9 +28,9 @@ from stream.discovery import discover, select
 from stream.events import Record, cloud_headers
 from stream.execution import Execution
 from stream.groups import ConsumerGroup
-from stream.lanes import Lanes
+from stream.lanes import LaneKey, Run, lane_of
 from stream.outbox import Outbox, Prepared
-from stream.outcomes import Outcome
+from stream.outcomes import UNRUN, Outcome
 from stream.project import Project
 
 _offsets = itertools.count()
@@ -94,19 +93,16 @@ def run(
 
 
 def _run_all(execution: Execution, records: list[Record], batch: int) -> dict[int, Outcome]:
-    """Outcome by offset. Lanes as in a worker: a failed event keeps the later ones of its key from running."""
-    lanes = Lanes()
-    lanes.add(records)
-    outcomes: dict[int, Outcome] = {}
-    while run := lanes.take(batch, now=0.0):
-        ran = list(zip(run.records, execution.run(run), strict=True))
-        outcomes |= {record.offset: outcome for record, outcome in ran}
-        back = [record for record, outcome in ran if not outcome.finished]
-        lanes.settle(
-            run, back, hold=[(record, math.inf) for record, outcome in ran if outcome.kind == "failed"]
-        )
-    unrun = Outcome("unrun")
-    return {record.offset: outcomes.get(record.offset, unrun) for record in records}
+    """Outcome by offset. As in a worker, a failed event keeps the later ones of its key from running."""
+    outcomes = {record.offset: UNRUN for record in records}
+    blocked: set[LaneKey] = set()
+    for start in range(0, len(records), batch):
+        ready = [record for record in records[start : start + batch] if lane_of(record) not in blocked]
+        for record, outcome in zip(ready, execution.run(Run(ready)), strict=True):
+            outcomes[record.offset] = outcome
+            if not outcome.finished:
+                blocked.add(lane_of(record))
+    return outcomes
 
 
 def _record(project: Project, type: str, key: str, data: Mapping[str, Any]) -> Record:

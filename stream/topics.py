@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -120,6 +120,26 @@ def retry_topic(group: str) -> str:
 def dlq_topic(group: str) -> str:
     """Where a group's dead letters go."""
     return f"{group}.dlq"
+
+
+def failing_topics(group: str, sources: Sequence[Topic]) -> list[Topic]:
+    """A group's retry and DLQ topics, as wide and as safe as the topics it reads.
+
+    A retry record is a call to look into the database, where the truth is: a week of them is plenty. Dead letters
+    are in the database too, until they are pruned there; their topic is for other tools.
+    """
+    like = max(sources, key=lambda topic: topic.partitions)
+    return [
+        Topic(
+            name,
+            events=(),
+            partitions=like.partitions,
+            retention_ms=days * 86_400_000,
+            replication=like.replication,
+            min_insync=like.min_insync,
+        )
+        for name, days in ((retry_topic(group), 7), (dlq_topic(group), 90))
+    ]
 
 
 def duration_ms(value: object) -> int | None:

@@ -133,6 +133,11 @@ def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def clock(time: datetime) -> str:
+    """`2026-08-02T14:03:11.120Z`: as tables show it, and as `--since` and `--until` take it."""
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _decoded(codec: AvroCodec, payload: bytes) -> Any:
     try:
         return to_json(codec.decode(payload)[1])

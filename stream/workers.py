@@ -83,7 +83,8 @@ class Workers:
         for _ in self._threads:
             self._departures.put(None)
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()) if not self.flights else 0.0)
+            # Idle ones end at once; a moment even past the deadline, so that they close what they hold.
+            thread.join(max(0.1, deadline - time.monotonic()) if not self.flights else 0.0)
 
     def _work(self, execution: Execution) -> None:
         while (flight := self._departures.get()) is not None:

@@ -20,7 +20,10 @@ COMMANDS = {
     "migrate": ("stream.cli.migrate", "migrate"),
     "relay": ("stream.cli.relay", "relay"),
     "consume": ("stream.cli.consume", "consume"),
+    "groups": ("stream.cli.groups", "groups"),
     "outbox": ("stream.cli.outbox", "outbox"),
+    "parked": ("stream.cli.parked", "parked_keys"),
+    "dlq": ("stream.cli.dlq", "dlq"),
     "order": ("stream.cli.order", "order"),
     "schema": ("stream.cli.schema", "schema"),
 }
@@ -88,7 +91,9 @@ def main(log_level: str, log_format: str | None) -> None:
     stream migrate                       tables and topics
     stream relay                         outbox rows to topics
     stream consume --group invoicing     run a consumer group
+    stream groups list                   how the groups stand
     stream order show 536365             what happened to an order
+    stream dlq list                      what failed for good, by what failed alike
     """
     from stream.logs import configure
 

@@ -31,36 +31,12 @@ def project_option(command: F) -> F:
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --project, --bootstrap-server, --database-url, --prefix and -X; the command gets `config`."""
+    return _with_config(command, broker=True)
 
-    @project_option
-    @click.option("--bootstrap-server", metavar="HOST:PORT", help="Kafka. [env: KAFKA_BOOTSTRAP_SERVERS]")
-    @click.option(
-        "--database-url", metavar="URL", help="PostgreSQL. [env: DATABASE_URL; better there than in argv]"
-    )
-    @click.option("--prefix", help="Stands before every topic, group and client id. [env: STREAM_PREFIX]")
-    @click.option(
-        "-X", "properties", multiple=True, metavar="KEY=VALUE", help="A TLS or SASL setting of librdkafka."
-    )
-    @functools.wraps(command)
-    def with_config(
-        *args: Any,
-        project_dir: Path,
-        bootstrap_server: str | None,
-        database_url: str | None,
-        prefix: str | None,
-        properties: tuple[str, ...],
-        **kwargs: Any,
-    ) -> Any:
-        config = Config.load(
-            project_dir,
-            bootstrap_servers=bootstrap_server,
-            database_url=database_url,
-            prefix=prefix,
-            kafka=dict(_pair(text) for text in properties),
-        )
-        return command(*args, config=config, **kwargs)
 
-    return with_config
+def database_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that needs the database only: without a broker it runs as well."""
+    return _with_config(command, broker=False)
 
 
 def format_option(*formats: str) -> Callable[[F], F]:
@@ -94,3 +70,36 @@ def _pair(text: str) -> tuple[str, str]:
     if not separator:
         raise UsageError(f"-X: expected KEY=VALUE, got {text!r}")
     return name, value
+
+
+def _with_config(command: Callable[..., Any], *, broker: bool) -> Callable[..., Any]:
+    @project_option
+    @click.option("--bootstrap-server", metavar="HOST:PORT", help="Kafka. [env: KAFKA_BOOTSTRAP_SERVERS]")
+    @click.option(
+        "--database-url", metavar="URL", help="PostgreSQL. [env: DATABASE_URL; better there than in argv]"
+    )
+    @click.option("--prefix", help="Stands before every topic, group and client id. [env: STREAM_PREFIX]")
+    @click.option(
+        "-X", "properties", multiple=True, metavar="KEY=VALUE", help="A TLS or SASL setting of librdkafka."
+    )
+    @functools.wraps(command)
+    def with_config(
+        *args: Any,
+        project_dir: Path,
+        bootstrap_server: str | None,
+        database_url: str | None,
+        prefix: str | None,
+        properties: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        config = Config.load(
+            project_dir,
+            bootstrap_servers=bootstrap_server,
+            database_url=database_url,
+            prefix=prefix,
+            kafka=dict(_pair(text) for text in properties),
+            broker=broker,
+        )
+        return command(*args, config=config, **kwargs)
+
+    return with_config

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stream import database
-from stream.cli.common import config_options, format_option, print_json, project_of, project_option, say
+from stream.cli.common import database_options, format_option, print_json, project_of, project_option, say
 from stream.cli.signals import Stopper, interrupt
 from stream.config import Config
 from stream.errors import UsageError
@@ -86,7 +86,7 @@ def _print_statement(statement: Statement) -> None:
     "--csv", "path", type=click.Path(path_type=Path), required=True, help="A file, or a folder of them."
 )
 @format_option("text", "json")
-@config_options
+@database_options
 def place(config: Config, path: Path, format_: str) -> None:
     """Place the orders of CSV files in the demo's shop. Those that are there already are left as they are.
 

@@ -12,11 +12,12 @@ import click
 
 from stream import orders, views
 from stream.cli.common import config_options, format_option, print_json, project_of, say
-from stream.cli.text import clock, columns, duration, printable
+from stream.cli.text import columns, duration, printable
 from stream.config import Config
 from stream.errors import PartlyDone, StreamError
 from stream.keys import shown_key, typed_key
-from stream.orders import Order, OrderEvent, Unpublished
+from stream.orders import GroupOutcome, Order, OrderEvent, Unpublished
+from stream.views import clock
 
 Line = tuple[str, str, str]
 
@@ -37,7 +38,7 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
     """Each event of KEY: written, published, and what every group made of it, with the time between.
 
     KEY is text, or \\x and hex. Read are the outbox, the key's own partition of each topic, and the groups'
-    ledger in this database. Times are local; a group's is when the transaction of its effects began.
+    ledger in this database. Times are UTC; a group's is when the transaction of its effects began.
     """
     found = orders.life(
         config,
@@ -53,7 +54,12 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
             click.echo(line)
     for note in found.notes:
         say(note)
+    for group in found.held:
+        say(f"-> stream groups describe {shlex.quote(group)}")
     for event in found.events:
+        for outcome in event.groups:
+            if outcome.letter is not None:
+                say(f"-> stream dlq show {outcome.letter}")
         if event.unpublished is not None:
             say(f"-> {_next_command(key, event.unpublished)}")
     _check_complete(found, key, timeout)
@@ -72,11 +78,16 @@ def contract_form(found: Order) -> dict[str, Any]:
                 "offset": event.offset,
                 "time": views.rfc3339(event.time),
                 "published_at": None if event.published_at is None else views.rfc3339(event.published_at),
-                "groups": views.as_json(event.groups),
+                "groups": [_group_form(outcome) for outcome in event.groups],
             }
             for event in found.events
         ],
     }
+
+
+def _group_form(outcome: GroupOutcome) -> dict[str, Any]:
+    names = ("group", "outcome", "at", "attempts", "epoch", "worker", "reason")
+    return {name: views.as_json(getattr(outcome, name)) for name in names}
 
 
 def _check_complete(found: Order, key: str, timeout: float) -> None:
@@ -120,9 +131,12 @@ def _lines(event: OrderEvent) -> Iterator[Line]:
     width = max((len(outcome.group) for outcome in event.groups), default=0)
     for outcome in event.groups:
         reason = f": {printable(outcome.reason)}" if outcome.reason else ""
-        what = f"{outcome.group:<{width}}  {outcome.outcome or 'not yet'}{reason}"
+        letter = "" if outcome.letter is None else f", letter {outcome.letter}"
+        holds = ", which holds its key" if outcome.holds else ""
+        what = f"{outcome.group:<{width}}  {outcome.outcome or 'not yet'}{letter}{holds}{reason}"
         if outcome.at is None:
-            yield "", "", what
+            tried = f"  (attempt {outcome.attempts})" if outcome.attempts else ""
+            yield "", "", what + tried
             continue
         details = f"attempt {outcome.attempts}, worker {printable(outcome.worker or '')}"
         epoch = f", epoch {outcome.epoch}" if outcome.epoch else ""

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 import click
 
 from stream import database, rejected, views
-from stream.cli.common import config_options, format_option, print_json, project_of, say
-from stream.cli.text import clock, columns, duration, plural, printable
+from stream.cli.common import database_options, format_option, print_json, project_of, say
+from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
 from stream.floors import SHARDS
 from stream.keys import HEX, shown_key, typed_key
 from stream.rejected import RejectedKey
-from stream.views import RejectedRow
+from stream.views import RejectedRow, clock
 
 topic_option = click.option("--topic", help="Only rows of this topic.")
 
@@ -34,7 +34,7 @@ def outbox() -> None:
     epilog="Example:  stream outbox status --format json",
 )
 @format_option("text", "json")
-@config_options
+@database_options
 def status(config: Config, format_: str) -> None:
     """How many rows wait, since when, for what; which relays are at work."""
     with _opened(config) as connection:
@@ -56,7 +56,7 @@ def status(config: Config, format_: str) -> None:
     "--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="At most so many rows."
 )
 @format_option("text", "json")
-@config_options
+@database_options
 def peek(config: Config, topic: str | None, key: str | None, limit: int, format_: str) -> None:
     """The oldest rows that wait for their topic, with their data."""
     wanted = None if key is None else typed_key(key)
@@ -82,7 +82,7 @@ def peek(config: Config, topic: str | None, key: str | None, limit: int, format_
 )
 @topic_option
 @format_option("text", "json")
-@config_options
+@database_options
 def show_rejected(config: Config, topic: str | None, format_: str) -> None:
     """Rows that could not be published, why, and the rows of their keys that stand behind them."""
     with _opened(config) as connection:
@@ -107,7 +107,7 @@ def show_rejected(config: Config, topic: str | None, format_: str) -> None:
     is_flag=True,
     help="Act; without it rows are only listed, unless --key names them, in one topic.",
 )
-@config_options
+@database_options
 def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> None:
     """Give rejected rows back to the relay, with the rows behind them, in their old order.
 
@@ -137,7 +137,7 @@ def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> 
 )
 @click.option("--reason", required=True, help="Why; kept in stream.operator_action.")
 @click.option("--execute", is_flag=True, help="Act; without it several are only listed.")
-@config_options
+@database_options
 def discard(
     config: Config, topic: str | None, keys: tuple[str, ...], ids: tuple[int, ...], reason: str, execute: bool
 ) -> None:

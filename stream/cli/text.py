@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from rich.cells import cell_len
 
@@ -28,11 +27,6 @@ def duration(seconds: float) -> str:
         if abs(seconds) < below:
             return f"{seconds / size:.0f} {unit}" if unit in ("ms", "min") else f"{seconds / size:.1f} {unit}"
     return f"{seconds / 86400:.1f} d"
-
-
-def clock(time: datetime) -> str:
-    """Local time to the millisecond: `2026-08-02 16:03:11.120`."""
-    return time.astimezone().isoformat(sep=" ", timespec="milliseconds")[:23]
 
 
 def plural(count: int, noun: str) -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from stream import database
 from stream.config import Config
+from stream.errors import Unreachable
 from stream.events import Record
 from stream.groups import ConsumerGroup
-from stream.kafka.admin import admin
 from stream.kafka.reader import Reader, committed
 
 PERIOD_S = 0.5
+PATIENCE_S = 30.0  # with a broker too busy to say what a group has committed
 
 LOOK = """
 select count(*), coalesce(extract(epoch from clock_timestamp() - min(created_at)), 0)::float,
@@ -67,6 +68,8 @@ class Watch:
         self._topics = topics
         self._stopping = threading.Event()
         self._records: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+        self._known: dict[str, Mapping[tuple[str, int], int]] = {}
+        self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     @property
@@ -98,7 +101,6 @@ class Watch:
             self._failure = error
 
     def _look_on(self, reader: Reader) -> None:
-        client = admin(self._config)
         with database.connect(
             self._config.database_url, application_name="stream-demo-watch", autocommit=True
         ) as connection:
@@ -117,15 +119,23 @@ class Watch:
                     oldest_s=oldest_s,
                     later=later,
                     groups={
-                        group.name: self._group(
-                            group, applied.get(group.name, 0), committed(self._config, group.name, client)
-                        )
+                        group.name: self._group(group, applied.get(group.name, 0), self._offsets(group.name))
                         for group in self._groups
                     },
                 )
                 self.idle = self.idle + 1 if seen.idle and seen.progress == self.seen.progress else 0
                 self.seen = seen
                 self.looks += 1
+
+    def _offsets(self, group: str) -> Mapping[tuple[str, int], int]:
+        """The group's; for a while the last known, where the broker is too busy to say."""
+        try:
+            self._known[group] = committed(self._config, group)
+            self._answered = time.monotonic()
+        except Unreachable:
+            if time.monotonic() - self._answered > PATIENCE_S:
+                raise
+        return self._known.get(group, {})
 
     def _group(self, group: ConsumerGroup, applied: int, offsets: Mapping[tuple[str, int], int]) -> GroupSeen:
         lag, oldest = 0, None

@@ -105,7 +105,11 @@ def partition_counts(config: Config) -> dict[str, int]:
 
 
 def create_topics(config: Config, topics: Iterable[Topic]) -> None:
-    """Create the topics; one that is there already is left as it is. Raises KafkaException on anything else."""
+    """Create the topics, and wait until the brokers list them: they hear of them a little later than the controller.
+
+    One that is there already is left as it is. Raises KafkaException on anything else.
+    """
+    wanted = {topic.name: topic for topic in topics}
     new = [
         NewTopic(
             config.prefix + topic.name,
@@ -113,7 +117,7 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
             replication_factor=topic.replication or -1,
             config=topic_config(topic),
         )
-        for topic in topics
+        for topic in wanted.values()
     ]
     if not new:
         return
@@ -124,6 +128,9 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    deadline = time.monotonic() + 15
+    while not wanted.keys() <= partition_counts(config).keys() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def topic_config(topic: Topic) -> dict[str, str]:
@@ -213,6 +220,20 @@ def _shortage(topic: TopicDescription, min_insync: int) -> str | None:
                 f" {len(partition.isr)} of the {needed} that min.insync.replicas asks for"
             )
     return None
+
+
+def most_record_bytes(config: Config, topics: Iterable[str]) -> int:
+    """The smallest of the topics' limits for a record; the broker's default for who may not read settings."""
+    resources = [ConfigResource(ResourceType.TOPIC, config.prefix + topic) for topic in topics]
+    client = admin(config)
+    limits = [DEFAULT_MAX_MESSAGE_BYTES]
+    for future in client.describe_configs(resources, request_timeout=REACH_TIMEOUT_S).values():
+        try:
+            limits.append(int(future.result(20)["max.message.bytes"].value or DEFAULT_MAX_MESSAGE_BYTES))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+    return min(limits[1:] or limits)
 
 
 def topic_ids(config: Config, topics: Iterable[str]) -> dict[str, str]:

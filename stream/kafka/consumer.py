@@ -43,6 +43,7 @@ _STALE = frozenset(
         KafkaError.FENCED_MEMBER_EPOCH,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # deleted, and its offsets with it
         KafkaError._NO_OFFSET,
         KafkaError._STATE,
     }
@@ -97,6 +98,9 @@ class GroupConsumer:
         settings |= {
             "group.id": config.prefix + group,
             "group.protocol": "consumer",
+            # Each topic's partitions are shared out by themselves. The broker's default counts partitions only: one of
+            # two members was given all that is to be done, and the other the retry topic.
+            "group.remote.assignor": "range",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             # Where to start is our decision, always: see starts.py.

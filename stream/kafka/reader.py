@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stream.config import Config
@@ -67,18 +67,35 @@ class Reader:
 
 
 def committed(config: Config, group: str, client: AdminClient | None = None) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> the group's committed offset; empty where it has committed nothing."""
-    asked = ConsumerGroupTopicPartitions(config.prefix + group)
-    client = client or admin(config)
+    """(topic, partition) -> the group's committed offset; empty where it has committed nothing.
+
+    `client`: the one to ask for the topics, if there is one. Raises Unreachable.
+    """
+    # Not AdminClient.list_consumer_group_offsets: where the coordinator answers NOT_COORDINATOR, it crashes the process
+    # (librdkafka 2.16, issue 5315). This consumer never subscribes: it is no member, and disturbs none.
+    consumer = Consumer(
+        client_settings(config, "stream-offsets")
+        | {"group.id": config.prefix + group, "enable.auto.commit": False}
+    )
     try:
-        found = client.list_consumer_group_offsets([asked], request_timeout=TIMEOUT_S)[
-            asked.group_id
-        ].result()
+        topics = (client or consumer).list_topics(timeout=TIMEOUT_S).topics
+        asked = [
+            TopicPartition(name, partition)
+            for name, topic in topics.items()
+            if name.startswith(config.prefix) and topic.error is None
+            for partition in topic.partitions
+        ]
+        found = consumer.committed(asked, timeout=TIMEOUT_S) if asked else []
+        for partition in found:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
     except KafkaException as error:
         raise unreachable(config, error) from None
+    finally:
+        consumer.close()
     return {
         (partition.topic.removeprefix(config.prefix), partition.partition): partition.offset
-        for partition in found.topic_partitions
+        for partition in found
         if partition.offset >= 0
     }
 

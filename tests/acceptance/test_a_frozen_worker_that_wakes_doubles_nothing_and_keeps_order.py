@@ -10,6 +10,8 @@ from stream.config import Config
 from tests.support.effects import Effects, Load, consume, effect_project, migrate, shorten_session
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("step", "nth", "batch"),
@@ -36,7 +38,10 @@ def test_a_frozen_worker_that_wakes_doubles_nothing_and_keeps_order(
         return int(effects.fetch("select count(*) from effect where worker = %s", pid)[0][0])
 
     def owned_by(pid: int) -> int:
-        query = "select count(*) from stream.assignment where worker like %s and released_at is null"
+        query = (
+            "select count(*) from stream.assignment"
+            " where worker like %s and released_at is null and topic = 'things'"
+        )
         return int(effects.fetch(query, f"%-{pid}-%")[0][0])
 
     with Load(config, project) as load:

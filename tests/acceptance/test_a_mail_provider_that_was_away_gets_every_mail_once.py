@@ -26,7 +26,8 @@ def test_a_mail_provider_that_was_away_gets_every_mail_once(
     for n in range(ORDERS):
         outbox.append(conn, "OrderPlaced", key=f"{n}", data=an_order())
     conn.commit()
-    assert run("relay", "--once", env=environment, cwd=ROOT).wait() == 0
+    environment = {**environment, "STREAM_TIME_SCALE": "0.1"}
+    relay = Command("relay", env=environment, cwd=ROOT)
 
     with MailProvider() as provider:
         provider.answer = "421 try later"
@@ -46,6 +47,8 @@ def test_a_mail_provider_that_was_away_gets_every_mail_once(
         )
         until(lambda: conn.execute("select count(*) from mail").fetchone() == (ORDERS,), 20)
         assert group.stop() == 0
+        assert relay.stop() == 0
 
+    assert conn.execute("select count(*) from stream.dead_letter").fetchone() == (0,)
     ids = [message_id for (message_id,) in conn.execute("select message_id from mail")]
     assert Counter(mail.message_id for mail in provider.mails) == Counter(ids)

@@ -77,7 +77,7 @@ def test_a_missing_topic_is_a_check_that_fails(shop: Project, environment: dict[
     command = consume(shop, environment)  # the database is migrated, the broker has no topic of this prefix
     assert command.wait() == 5
     assert command.stderr.splitlines()[-2:] == [
-        "Error: group 'testers': topic things does not exist",
+        "Error: group 'testers': topics things, testers.retry, testers.dlq do not exist",
         "-> stream migrate",
     ]
 

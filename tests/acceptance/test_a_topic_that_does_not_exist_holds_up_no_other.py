@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka.admin import AdminClient
 
 from stream.config import Config
 from tests.support.processes import Command
 from tests.support.small import make_project
-from tests.support.topics import create_topic
+from tests.support.topics import create_topic, delete_topic
 from tests.support.truth import Truth
 from tests.support.waiting import until
 
@@ -65,9 +64,3 @@ def topics_with_rows(conn: psycopg.Connection[Any]) -> list[str]:
     rows = conn.execute("select distinct topic from stream.outbox").fetchall()
     conn.rollback()
     return [topic for (topic,) in rows]
-
-
-def delete_topic(config: Config, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
-    for future in admin.delete_topics([config.prefix + topic]).values():
-        future.result(20)

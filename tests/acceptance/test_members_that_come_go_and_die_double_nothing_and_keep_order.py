@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from stream.config import Config
 from tests.support.effects import Effects, Load, consume, effect_project, migrate
 from tests.support.processes import Command
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 LAST_OF_EACH_KEY = "select distinct on (key) key, worker from effect order by key, seq desc"
 

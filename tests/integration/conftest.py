@@ -13,6 +13,7 @@ from stream.config import Config
 from stream.project import Project
 from stream.relay import Relay
 from tests.support.executions import Worker
+from tests.support.retries import RetryingWorker
 from tests.support.small import make_project
 from tests.support.truth import Truth
 
@@ -57,6 +58,26 @@ def worker(small: Project, database_url: str) -> Iterator[Callable[..., Worker]]
 
     def make(handler: Any, **options: Any) -> Worker:
         made.append(Worker(small, database_url, handler, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.execution.close()
+
+
+@pytest.fixture
+def retrying(
+    small: Project, database_url: str, conn: psycopg.Connection[Any]
+) -> Iterator[Callable[..., RetryingWorker]]:
+    """Makes workers of group testers that park what fails."""
+    conn.execute(
+        "insert into stream.group_state (consumer_group, start_policy) values ('testers', 'beginning')"
+    )
+    conn.commit()
+    made: list[RetryingWorker] = []
+
+    def make(handler: Any, **options: Any) -> RetryingWorker:
+        made.append(RetryingWorker(small, database_url, handler, **options))
         return made[-1]
 
     yield make

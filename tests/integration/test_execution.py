@@ -338,12 +338,12 @@ def test_what_fails_only_at_the_commit_is_found_too(small, worker, effects, conn
     assert [n for _, n in effects()] == [0, 1, 2, 4, 5]
 
 
-def test_the_attempt_reaches_handler_and_ledger(small, worker, conn) -> None:
+def test_the_first_attempt_is_number_one_for_handler_and_ledger(small, worker, conn) -> None:
     seen = []
     w = worker(lambda event, ctx: seen.append((ctx.attempt, ctx.epoch)))
-    w.run(record(small, "a"), attempt=4)
-    assert seen == [(4, 0)]
-    assert ledger(conn)[0][1] == 4
+    w.run(record(small, "a"))
+    assert seen == [(1, 0)]
+    assert ledger(conn)[0][1] == 1
 
 
 # -- lists ----------------------------------------------------------------------------------------------------

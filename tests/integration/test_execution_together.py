@@ -101,8 +101,11 @@ def plan(random: Random) -> list[tuple[Step, int]]:
     return steps
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_together_is_as_alone(small, worker, effects, conn: psycopg.Connection[Any], seed: int) -> None:
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_together_is_as_alone(
+    small, worker, effects, conn: psycopg.Connection[Any], seed: int, careful: bool
+) -> None:
     random = Random(seed)
     plans = [plan(random) for _ in range(EVENTS)]
 
@@ -111,6 +114,7 @@ def test_together_is_as_alone(small, worker, effects, conn: psycopg.Connection[A
             step(ctx, event, n)
 
     made = worker(handler, batch=500)
+    made.execution._transactions.careful_for = 10_000 if careful else 0
     records = [record(small, f"k{n}", n) for n in range(EVENTS)]
     together = made.kinds(*records), sorted(effects()), ledger(conn)
     conn.execute("truncate effect, stream.ledger")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from stream import ConsumerGroup, Context, Event, failures, logs
-from stream.execution import Execution
-from stream.lanes import Run
+from stream import Context, Event, PermanentError, logs
+from tests.support.retries import RetryingWorker
 from tests.support.small import make_project, record
 
 SECRET = "correct horse battery staple"
@@ -33,15 +31,10 @@ def report(tmp_path: Path, database_url: str, conn: psycopg.Connection[Any], cap
         conn.execute("create table effect (n int check (n < 1000))")
         conn.commit()
         project = make_project(tmp_path)
-        group = ConsumerGroup("testers", topics=["things"], start="beginning", batch=2)
-        group.on("Happened")(log_in)
-        execution = Execution(group, project, database_url, worker="w1", stopping=threading.Event())
-        records = [record(project, "a", 1), record(project, "b", 1000)]
-        outcomes = execution.run(Run(records, 1))
-        execution.close()
-        assert [outcome.kind for outcome in outcomes] == ["done", "failed"]
+        worker = RetryingWorker(project, database_url, log_in, batch=2)
         logs.configure(format=format)
-        failures.report("testers", records[1], outcomes[1], attempt=1, again_in=1.0)
+        assert worker.kinds(record(project, "a", 1), record(project, "b", 1000)) == ["done", "parked"]
+        worker.execution.close()
         return str(capsys.readouterr().err)
 
     return make
@@ -56,9 +49,9 @@ def test_a_failed_try_is_logged_without_the_local_variables_of_its_handler(repor
 
 
 def test_a_failed_try_shows_the_handlers_frames_and_none_of_the_engine(report) -> None:
-    [error] = json.loads(report("json"))["exception"]
-    assert error["frames"][0]["name"] == "log_in"
-    assert not any("handling.py" in frame["filename"] for frame in error["frames"])
+    stack = json.loads(report("json"))["stack"]
+    assert "in log_in" in stack
+    assert "handling.py" not in stack
 
 
 def test_a_failed_try_is_a_short_text(report) -> None:
@@ -66,3 +59,41 @@ def test_a_failed_try_is_a_short_text(report) -> None:
     assert "Unplaced" not in logged
     assert "During handling" not in logged
     assert len(logged.splitlines()) < 20
+
+
+def test_a_death_names_its_letter(tmp_path: Path, database_url: str, capsys: Any) -> None:
+    def die(event: Event, ctx: Context) -> None:
+        raise PermanentError("no lines")
+
+    project = make_project(tmp_path)
+    worker = RetryingWorker(project, database_url, die)
+    logs.configure(format="json")
+    assert worker.kinds(record(project, "a", 1)) == ["dead"]
+    worker.execution.close()
+    with psycopg.connect(database_url) as conn:
+        [(number,)] = conn.execute("select id from stream.dead_letter").fetchall()
+    assert json.loads(capsys.readouterr().err)["hint"] == f"stream dlq show {number}"
+
+
+@pytest.mark.parametrize("error", [ValueError("no price"), PermanentError("no lines")])
+def test_a_death_is_logged_with_the_kind_of_its_letter_and_no_next_try(
+    tmp_path: Path, database_url: str, capsys: Any, error: Exception
+) -> None:
+    def die(event: Event, ctx: Context) -> None:
+        raise error
+
+    project = make_project(tmp_path)
+    worker = RetryingWorker(project, database_url, die, attempts=1)
+    logs.configure(format="json")
+    assert worker.kinds(record(project, "a", 1)) == ["dead"]
+    worker.execution.close()
+    logged = json.loads(capsys.readouterr().err)
+    with psycopg.connect(database_url) as conn:
+        assert conn.execute("select kind from stream.dead_letter").fetchall() == [(logged["kind"],)]
+    assert (logged["event"], "again_in_seconds" in logged) == ("event.dead", False)
+
+
+def test_a_failure_is_logged_with_the_time_to_its_next_try(report) -> None:
+    logged = json.loads(report("json"))
+    assert (logged["event"], logged["kind"]) == ("event.failed", "failure")
+    assert logged["again_in_seconds"] > 0

@@ -11,7 +11,9 @@ import pytest
 
 from stream import app
 from stream.config import Config
+from stream.kafka import admin
 from stream.project import Project
+from stream.topics import Topic
 from tests.support.cli import hints, stream
 from tests.support.small import make_project
 
@@ -45,6 +47,12 @@ def test_what_is_migrated_needs_no_migration(shop: Config) -> None:
     assert stream(shop, "migrate", "--check").exit_code == 0
 
 
+def test_topics_just_made_are_there_for_who_starts_next(config: Config) -> None:
+    for n in range(3):  # the broker is still busy with the logs of one when the next is made
+        admin.create_topics(config, [Topic(f"wide{n}", (), partitions=64)])
+        assert f"wide{n}" in admin.partition_counts(config)
+
+
 def test_the_tables_of_a_new_group_are_found_by_the_check_and_said_when_made(
     shop: Config, conn: psycopg.Connection[Any]
 ) -> None:
@@ -54,7 +62,9 @@ def test_the_tables_of_a_new_group_are_found_by_the_check_and_said_when_made(
     assert "tables of group bonus" in checked.stderr
     assert hints(checked) == ["stream migrate"]
     assert conn.execute("select to_regclass('bonus')").fetchone() == (None,)
-    assert stream(shop, "migrate").stderr == "tables of group bonus\n"
+    assert "topic bonus.retry; topic bonus.dlq" in checked.stderr
+    said = stream(shop, "migrate").stderr
+    assert said.splitlines() == ["tables of group bonus", "topic bonus.retry", "topic bonus.dlq"]
     assert conn.execute("select count(*) from bonus").fetchone() == (0,)
 
 

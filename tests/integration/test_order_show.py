@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import uuid
 from collections.abc import Iterator
@@ -14,11 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from stream import Outbox, app
+from stream import Outbox, PermanentError, app
 from stream.config import Config
+from stream.kafka.search import records_of_key
 from stream.project import Project
 from stream.relay import Relay
 from tests.support.cli import hints, stream, stream_json
+from tests.support.letters import Troubled
 from tests.support.small import make_project
 
 Conn = psycopg.Connection[Any]
@@ -64,6 +67,92 @@ def settle(db: Conn, id: uuid.UUID, outcome: str = "done", reason: str | None = 
         "insert into stream.ledger (consumer_group, event_id, outcome, attempts, worker, reason)"
         " values ('counting', %s, %s, 2, 'host-1', %s)",
         [id, outcome, reason],
+    )
+
+
+def test_an_event_that_waits_for_another_try_says_why(small: Config, db: Conn) -> None:
+    first = append(db, small, "1")
+    second = append(db, small, "1")
+    relay_once(small)
+    db.execute("insert into stream.group_state (consumer_group, start_policy) values ('counting', 'x')")
+    db.execute(
+        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, header_names, header_values,
+                                      timestamp, lane, attempts, due_at, error_class, error_message, worker)
+           values ('counting', 'things', 0, 0, %s, '{}', '{}', now(), 7, 3, now() + interval '60 s', 'ValueError',
+                   'no price', 'host-1'),
+                  ('counting', 'things', 0, 1, %s, '{}', '{}', now(), 7, 0, null, null, null, null)""",
+        [first, second],
+    )
+    shown = stream(small, "order", "show", "1").stdout
+    assert re.search(
+        r"counting  not yet: failed, again in (60|59) s: ValueError: no price  \(attempt 3\)", shown
+    )
+    assert "counting  not yet: behind an earlier event of its key that failed" in shown
+
+
+@pytest.mark.parametrize("on_dead", ["hold", "release"])
+def test_a_dead_event_names_its_letter_and_what_waits_behind_it_says_so(
+    small: Config, db: Conn, effects, on_dead: str
+) -> None:
+    for _ in range(3):
+        append(db, small, "1")
+    relay_once(small)
+    events = stream_json(small, "order", "show", "1")["events"]
+    g = Troubled(Project(small.project), small.database_url, on_dead=on_dead)
+    try:
+        g.trouble[1] = PermanentError("no lines")
+        first, *behind = records_of_key(small, b"1", ["things"], seconds=60).records
+        g.worker.run(first)
+        g.heal()
+        for each in behind:
+            g.worker.run(each)
+    finally:
+        g.worker.execution.close()
+    db.execute("insert into stream.group_state (consumer_group, start_policy) values ('testers', 'x')")
+    result = stream(small, "order", "show", "1")
+    dead, *others = result.stdout.split("\n\n")
+    held = ", which holds its key" if on_dead == "hold" else ""
+    assert f"testers   dead, letter 1{held}: stream.errors.PermanentError: no lines  (attempt 1" in dead
+    for other in others:
+        said = "not yet: behind letter 1, which is held" if on_dead == "hold" else "done  (attempt 1"
+        assert f"testers   {said}" in other
+    assert hints(result) == ["stream dlq show 1"]
+    assert stream(small, *shlex.split(hints(result)[0])[1:]).exit_code == 0
+    shown = stream_json(small, "order", "show", "1")["events"]
+    assert [event["event_id"] for event in shown] == [event["event_id"] for event in events]
+    [outcome] = [each for each in shown[0]["groups"] if each["group"] == "testers"]
+    assert set(outcome) == {"group", "outcome", "at", "attempts", "epoch", "worker", "reason"}
+
+
+def test_a_group_that_runs_nothing_now_is_why_an_event_is_not_done(small: Config, db: Conn) -> None:
+    first = append(db, small, "1")
+    settle(db, first)
+    second = append(db, small, "1")
+    third = append(db, small, "1")
+    relay_once(small)
+    db.execute(
+        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, header_names, header_values,
+                                      timestamp, lane, attempts, due_at, error_class, error_message, worker)
+           values ('counting', 'things', 0, 1, %s, '{}', '{}', now(), 7, 3, now(), 'ValueError', 'no', 'host-1')""",
+        [second],
+    )
+    assert hints(stream(small, "order", "show", "1")) == []
+    for change, hold in (
+        ("breaker_open_since = now(), breaker_reason = 'five in a row'", "breaker open: five in a row"),
+        ("paused_until = 'infinity'", "paused: by an operator"),
+        ("halted_at = now(), halted_reason = 'ten deaths'", "halted: ten deaths"),
+    ):
+        db.execute(f"update stream.group_state set {change}".encode())
+        result = stream(small, "order", "show", "1")
+        done, failed, waits = result.stdout.split("\n\n")
+        assert "is held" not in done
+        assert f"counting  not yet: its group is held ({hold}); failed, again now: ValueError: no" in failed
+        assert waits.endswith(f"counting  not yet: its group is held ({hold})\n")
+        assert hints(result) == ["stream groups describe counting"]
+    *_, last = stream_json(small, "order", "show", "1")["events"]
+    assert (last["event_id"], last["groups"][0]["reason"]) == (
+        str(third),
+        "its group is held (halted: ten deaths)",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 import uuid
 from collections import Counter, defaultdict
@@ -22,6 +23,8 @@ from tests.support.processes import Command, run
 from tests.support.small import make_project
 from tests.support.waiting import until
 
+ROOT = Path(__file__).resolve().parents[2]
+
 # No unique key: what is applied twice is there twice.
 TABLE = """
 create table if not exists effect (
@@ -30,9 +33,10 @@ create table if not exists effect (
 """
 GROUP = """\
 import os
+import random
 import time
 
-from stream import ConsumerGroup
+from stream import ConsumerGroup, PermanentError, TransientError
 
 group = ConsumerGroup("{name}", topics=["things"]{options})
 
@@ -53,6 +57,17 @@ def effect_project(root: Path, *groups: str, **options: Any) -> Project:
     project = make_project(root)
     for name in groups or ("testers",):
         write_group(project, name, **options)
+    return project
+
+
+def order_project(root: Path, **options: Any) -> Project:
+    """The real schemas and topics, and a group `testers` that logs of each order how many lines it has."""
+    shutil.copytree(ROOT / "schemas", root / "schemas")
+    (root / "consumers").mkdir()
+    project = Project(root)
+    group = write_group(project, **options)
+    text = group.read_text().replace('"things"', '"orders"').replace('"Happened"', '"OrderPlaced"')
+    group.write_text(text.replace('event.data["n"]', "len(event.data['lines'])"))
     return project
 
 

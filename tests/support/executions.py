@@ -24,8 +24,8 @@ class Worker:
         self.stopping = threading.Event()
         self.execution = Execution(self.group, project, url, worker="w1", stopping=self.stopping)
 
-    def run(self, *records: Record, attempt: int = 1) -> list[Outcome]:
-        return self.execution.run(Run(list(records), attempt))
+    def run(self, *records: Record) -> list[Outcome]:
+        return self.execution.run(Run(list(records)))
 
     def kinds(self, *records: Record) -> list[str]:
         return [outcome.kind for outcome in self.run(*records)]

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from stream.config import Config
+from tests.support.waiting import until
 
 
 def read_all(config: Config, topic: str, *, isolation: str = "read_uncommitted") -> list[Message]:
@@ -66,7 +67,7 @@ def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
 
 
 def create_topic(config: Config, topic: str, partitions: int = 1, **settings: str) -> None:
-    """A topic made past the catalog, as an operator or another tool would."""
+    """A topic made past the catalog, as an operator or another tool would; wait until the broker lists it."""
     admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
     new = NewTopic(
         config.prefix + topic, num_partitions=partitions, replication_factor=1, config=dict(settings)
@@ -77,16 +78,32 @@ def create_topic(config: Config, topic: str, partitions: int = 1, **settings: st
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    until(lambda: config.prefix + topic in admin.list_topics(timeout=10).topics, 20, f"{topic} is there")
+
+
+def delete_topic(config: Config, topic: str) -> None:
+    """Delete it, and wait until the broker has: only then can it be made again."""
+    admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
+    name = config.prefix + topic
+    admin.delete_topics([name])[name].result(20)
+    until(lambda: name not in admin.list_topics(timeout=10).topics, 20, f"{name} is gone")
 
 
 def set_limit(config: Config, topic: str, max_message_bytes: int) -> None:
-    """Change what the broker takes as one batch of the topic."""
+    """Change what the broker takes as one batch of the topic; wait until the broker says so too."""
     entry = ConfigEntry(
         "max.message.bytes", str(max_message_bytes), incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.TOPIC, config.prefix + topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": config.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(10)
+    said = ConfigResource(ResourceType.TOPIC, config.prefix + topic)
+    until(
+        lambda: (
+            admin.describe_configs([said])[said].result(10)["max.message.bytes"].value
+            == str(max_message_bytes)
+        )
+    )
 
 
 def produce_raw(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stream import stack
 from stream.config import Config, shown_address
 from stream.errors import UsageError
 
@@ -23,6 +26,56 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 def test_without_addresses_and_without_a_running_stack_it_says_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="stream stack up"):
         Config.load(tmp_path, environ={})
+
+
+@pytest.mark.parametrize(
+    ("environ", "broker", "says"),
+    [
+        ({}, True, "no broker and database given, .* KAFKA_BOOTSTRAP_SERVERS and DATABASE_URL"),
+        ({"DATABASE_URL": "postgresql://h/d"}, True, "no broker given, .* set KAFKA_BOOTSTRAP_SERVERS\\)"),
+        ({"KAFKA_BOOTSTRAP_SERVERS": "k:1"}, True, "no database given, .* set DATABASE_URL\\)"),
+        ({}, False, "no database given, .* set DATABASE_URL\\)"),
+    ],
+)
+def test_only_what_is_missing_is_asked_for(
+    tmp_path: Path, environ: dict[str, str], broker: bool, says: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        Config.load(tmp_path, environ=environ, broker=broker)
+    assert re.search(says, str(raised.value), re.DOTALL)
+
+
+def test_where_no_broker_is_needed_none_is_asked_for(tmp_path: Path) -> None:
+    config = Config.load(tmp_path, environ={"DATABASE_URL": "postgresql://h/d"}, broker=False)
+    assert (config.bootstrap_servers, config.database_url) == ("", "postgresql://h/d")
+    assert Config.load(tmp_path, environ=ENVIRON, broker=False).bootstrap_servers == "env:9092"
+
+
+@pytest.mark.parametrize(
+    ("environ", "broker", "used"),
+    [
+        ({}, True, "Kafka own:9092, PostgreSQL own:5433/shop"),
+        ({}, False, "PostgreSQL own:5433/shop"),
+        ({"DATABASE_URL": "postgresql://h/d"}, True, "Kafka own:9092"),
+        ({"KAFKA_BOOTSTRAP_SERVERS": "k:1"}, True, "PostgreSQL own:5433/shop"),
+        ({"DATABASE_URL": "postgresql://h/d"}, False, None),
+    ],
+)
+def test_of_the_running_stack_only_what_is_used_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    environ: dict[str, str],
+    broker: bool,
+    used: str | None,
+) -> None:
+    own = stack.Addresses("own:9092", "postgresql://me:geheim@own:5433/shop")
+    monkeypatch.setattr(stack, "running", lambda _: own)
+    config = Config.load(tmp_path, environ=environ, broker=broker)
+    assert config.database_url == environ.get("DATABASE_URL", own.database_url)
+    kafka = own.bootstrap_servers if broker else ""
+    assert config.bootstrap_servers == environ.get("KAFKA_BOOTSTRAP_SERVERS", kafka)
+    assert capsys.readouterr().err == (f"using this project's stack: {used}\n" if used else "")
 
 
 def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:

@@ -8,10 +8,15 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from stream.events import Record
 from stream.lanes import Lanes, Run, lane_of, size_of
+from stream.outcomes import FirstTry
 
 
-def record(offset: int, key: str | None = "a", partition: int = 0) -> Record:
-    return Record("orders", partition, offset, None if key is None else key.encode(), b"value", [], 0)
+def record(offset: int, key: str | None = "a", partition: int = 0, topic: str = "orders") -> Record:
+    return Record(topic, partition, offset, None if key is None else key.encode(), b"value", [], 0)
+
+
+def failed(at: float, again_at: float) -> FirstTry:
+    return FirstTry(at, again_at, "ValueError", "not now")
 
 
 def offsets(run: Run | None) -> list[int]:
@@ -21,104 +26,103 @@ def offsets(run: Run | None) -> list[int]:
 def test_a_run_holds_each_keys_records_in_order_up_to_the_limit() -> None:
     lanes = Lanes()
     lanes.add([record(0, "a"), record(1, "b"), record(2, "a"), record(3, "b")])
-    assert offsets(lanes.take(3, now=0)) == [0, 2, 1]
-    assert lanes.take(3, now=0) is None  # both keys are busy
+    assert offsets(lanes.take(3)) == [0, 2, 1]
+    assert lanes.take(3) is None  # both keys are busy
 
 
 def test_a_busy_key_holds_no_other_key() -> None:
     lanes = Lanes()
     lanes.add([record(0, "a"), record(1, "a")])
-    first = lanes.take(1, now=0)
+    first = lanes.take(1)
     lanes.add([record(2, "b")])
-    assert offsets(lanes.take(9, now=0)) == [2]
+    assert offsets(lanes.take(9)) == [2]
     lanes.settle(first)
-    assert offsets(lanes.take(9, now=0)) == [1]
+    assert offsets(lanes.take(9)) == [1]
 
 
-def test_a_failed_record_waits_for_its_time_and_then_runs_alone() -> None:
+def test_records_given_back_run_again_before_those_behind_them() -> None:
     lanes = Lanes()
-    failing, behind = record(0, "a"), record(1, "a")
-    lanes.add([failing, behind, record(2, "b")])
-    run = lanes.take(9, now=0)
-    lanes.settle(run, back=[failing, behind], hold=[(failing, 5.0)])
-    assert lanes.next_release() == 5.0
-    assert list(lanes.held()) == [failing]
-    assert lanes.take(9, now=4.9) is None
-    again = lanes.take(9, now=5.0)
-    assert (offsets(again), again.attempt) == ([0], 2)
-    lanes.settle(again)
-    then = lanes.take(9, now=5.0)
-    assert (offsets(then), then.attempt) == ([1], 1)
+    first, behind = record(0, "a"), record(1, "a")
+    lanes.add([first, behind, record(2, "a"), record(3, "b")])
+    run = lanes.take(2)
+    lanes.settle(run, back=[first, behind])
+    assert offsets(lanes.take(9)) == [3, 0, 1, 2]
 
 
-def test_attempts_are_counted_per_failed_record() -> None:
-    lanes = Lanes()
-    failing = record(0)
-    lanes.add([failing])
-    for attempt in range(1, 5):
-        run = lanes.take(1, now=attempt)
-        assert run.attempt == attempt
-        lanes.settle(run, back=[failing], hold=[(failing, attempt + 1)])
-
-
-def test_a_try_that_was_not_made_counts_as_none() -> None:
-    lanes = Lanes()
-    failing = record(0)
-    lanes.add([failing])
-    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 0)])
-    lanes.settle(lanes.take(1, now=0), back=[failing])
-    assert lanes.take(1, now=0).attempt == 2
-
-
-def test_second_tries_can_be_left_out() -> None:
-    lanes = Lanes()
-    failing = record(0)
-    lanes.add([failing])
-    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 1)])
-    lanes.add([record(1, "b")])
-    assert offsets(lanes.take(9, now=1, again=False)) == [1]
-    assert offsets(lanes.take(0, now=1)) == [0]
+def test_retry_records_have_runs_of_their_own_with_one_a_key() -> None:
+    lanes = Lanes("testers.retry")
+    retries = [record(n, key, topic="testers.retry") for n, key in enumerate("aab")]
+    lanes.add([*retries, record(3, "a"), record(4, "b")])
+    woken = lanes.take_retries(9)
+    assert (offsets(woken), woken.retry) == ([0, 2], True)
+    assert lanes.take_retries(9) is None  # the second of key a waits for the first
+    assert (offsets(lanes.take(9)), lanes.take(9)) == ([3, 4], None)
+    lanes.settle(woken)
+    assert offsets(lanes.take_retries(1)) == [1]
 
 
 def test_records_without_a_key_share_the_lane_of_their_partition() -> None:
     lanes = Lanes()
     lanes.add([record(0, None, 0), record(1, None, 0), record(2, None, 1)])
-    assert offsets(lanes.take(1, now=0)) == [0]
-    assert offsets(lanes.take(9, now=0)) == [2]
+    assert offsets(lanes.take(1)) == [0]
+    assert offsets(lanes.take(9)) == [2]
+
+
+def test_a_lane_whose_first_record_failed_waits_for_its_second_try_and_holds_no_other() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "a"), record(2, "b")])
+    run = lanes.take(1)
+    first = failed(5.0, 7.0)
+    lanes.settle(run, back=run.records, first={("orders", b"a"): first})
+    assert (lanes.waits, lanes.next_release(), lanes.startable) == (1, 7.0, 1)
+    lanes.release(6.9)
+    assert offsets(lanes.take(9, again=True)) == [2]
+    lanes.release(7.0)
+    assert (lanes.waits, lanes.next_release()) == (0, None)
+    assert lanes.take(9) is None  # second tries are asked for
+    second = lanes.take_again(9)
+    assert (offsets(second), second.first) == ([0, 1], {("orders", b"a"): first})
+    lanes.settle(second)
+    lanes.add([record(3, "a")])
+    assert (offsets(lanes.take(9)), lanes.take_again(9)) == ([3], None)
+
+
+def test_a_second_try_that_was_not_made_is_still_to_be_made() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a"), record(1, "a")])
+    run = lanes.take(1)
+    lanes.settle(run, back=run.records, first={("orders", b"a"): failed(0.0, 1.0)})
+    lanes.release(1.0)
+    again = lanes.take_again(1)
+    lanes.settle(again, back=again.records)
+    again = lanes.take_again(1)
+    assert (offsets(again), list(again.first)) == ([0], [("orders", b"a")])
+    lanes.settle(again)
+    assert (offsets(lanes.take(9)), lanes.waits) == ([1], 0)
+
+
+def test_a_dropped_partition_takes_its_waiting_records_with_it() -> None:
+    lanes = Lanes()
+    lanes.add([record(0, "a")])
+    run = lanes.take(1)
+    lanes.settle(run, back=run.records, first={("orders", b"a"): failed(0.0, 1.0)})
+    lanes.drop("orders", 0)
+    assert (lanes.waits, lanes.count) == (0, 0)
+    lanes.add([record(0, "a")])  # the partition came back
+    assert (offsets(lanes.take(9)), lanes.take_again(9)) == ([0], None)
+    lanes.release(1.0)  # the old wait wakes nobody
+    assert lanes.startable == 0
 
 
 def test_a_dropped_partition_is_forgotten_but_what_runs_still_holds_its_key() -> None:
     lanes = Lanes()
     lanes.add([record(0, "a"), record(1, "a"), record(2, "b", partition=1)])
-    running = lanes.take(1, now=0)
+    running = lanes.take(1)
     lanes.drop("orders", 0)
     lanes.add([record(0, "a")])  # the partition came back
-    assert offsets(lanes.take(9, now=0)) == [2]
+    assert offsets(lanes.take(9)) == [2]
     lanes.settle(running)
-    assert offsets(lanes.take(9, now=0)) == [0]
-
-
-def test_a_dropped_failing_record_leaves_no_count_and_no_wait_behind() -> None:
-    lanes = Lanes()
-    failing = record(0)
-    lanes.add([failing])
-    lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, 100)])
-    lanes.drop("orders", 0)
-    lanes.add([record(0)])
-    run = lanes.take(1, now=0)
-    assert (offsets(run), run.attempt) == ([0], 1)
-
-
-def test_the_wait_of_a_dropped_record_does_not_end_the_wait_of_a_later_one() -> None:
-    lanes = Lanes()
-    for until in (100.0, 200.0):
-        failing = record(0)
-        lanes.add([failing])
-        lanes.settle(lanes.take(1, now=0), back=[failing], hold=[(failing, until)])
-        if until == 100.0:
-            lanes.drop("orders", 0)
-    assert lanes.take(1, now=150) is None
-    assert lanes.take(1, now=200) is not None
+    assert offsets(lanes.take(9)) == [0]
 
 
 class Schedule(RuleBasedStateMachine):
@@ -129,10 +133,10 @@ class Schedule(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.lanes = Lanes()
-        self.now = 0.0
         self.offset = 0
         self.running: list[Run] = []
         self.generation = 0  # offsets below it were dropped
+        self.now = 0.0
         self.waiting: dict[object, list[int]] = {}  # what each lane must still run, in order
         self.added: dict[int, Record] = {}
 
@@ -145,9 +149,14 @@ class Schedule(RuleBasedStateMachine):
             self.waiting.setdefault(lane_of(r), []).append(r.offset)
         self.lanes.add(new)
 
-    @rule(limit=st.integers(1, 5), target=runs)
-    def take(self, limit: int) -> Run | None:
-        run = self.lanes.take(limit, self.now)
+    @rule(seconds=st.integers(0, 3))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+        self.lanes.release(self.now)
+
+    @rule(limit=st.integers(1, 5), which=st.integers(0, 2), target=runs)
+    def take(self, limit: int, which: int) -> Run | None:
+        run = (self.lanes.take, self.take_both, self.lanes.take_again)[which](limit)
         if run is None:
             return None
         assert 1 <= len(run.records) <= limit
@@ -159,12 +168,15 @@ class Schedule(RuleBasedStateMachine):
         self.running.append(run)
         return run
 
-    @rule(run=consumes(runs), failing=st.sets(st.integers(0, 5)), wait=st.floats(0, 10))
-    def settle(self, run: Run | None, failing: set[int], wait: float) -> None:
+    def take_both(self, limit: int) -> Run | None:
+        return self.lanes.take(limit, again=True)
+
+    @rule(run=consumes(runs), failing=st.sets(st.integers(0, 5)), waits=st.booleans())
+    def settle(self, run: Run | None, failing: set[int], waits: bool) -> None:
         if run is None:
             return
         self.running.remove(run)
-        back, hold, failed = [], [], set()
+        back, failed, first = [], set(), {}
         for n, r in enumerate(run.records):
             gone = r.offset < self.generation
             if lane_of(r) in failed:
@@ -172,14 +184,11 @@ class Schedule(RuleBasedStateMachine):
             elif n in failing and not gone:
                 failed.add(lane_of(r))
                 back.append(r)
-                hold.append((r, self.now + wait))
+                if waits and lane_of(r) not in run.first:
+                    first[lane_of(r)] = FirstTry(self.now, self.now + n, "ValueError", "not now")
             elif not gone:
                 self.waiting[lane_of(r)].remove(r.offset)
-        self.lanes.settle(run, back, hold)
-
-    @rule(seconds=st.floats(0, 20))
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
+        self.lanes.settle(run, back, first)
 
     @rule()
     def drop(self) -> None:
@@ -203,11 +212,12 @@ class Schedule(RuleBasedStateMachine):
                 if r.offset >= self.generation:
                     self.waiting[lane_of(r)].remove(r.offset)
         ran: Counter[int] = Counter()
-        while run := self.lanes.take(3, self.now + 1000):
+        self.lanes.release(self.now + 10)
+        while run := self.lanes.take(3, again=True):
             ran.update(r.offset for r in run.records)
             self.lanes.settle(run)
         assert ran == Counter(o for offsets in self.waiting.values() for o in offsets)
-        assert (self.lanes.count, self.lanes.bytes, self.lanes.startable) == (0, 0, 0)
+        assert (self.lanes.count, self.lanes.bytes, self.lanes.startable, self.lanes.waits) == (0, 0, 0, 0)
 
 
 TestAnySchedule = Schedule.TestCase

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
-from stream.cli.text import clock, columns, duration, plural, printable
+from stream.cli.text import columns, duration, plural, printable
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -40,11 +38,6 @@ def test_long_text_is_cut_to_its_limit() -> None:
 )
 def test_a_duration_has_the_unit_that_fits(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_a_time_is_local_and_to_the_millisecond() -> None:
-    time = datetime(2026, 8, 2, 14, 3, 11, 120999, tzinfo=UTC)
-    assert clock(time) == time.astimezone().strftime("%Y-%m-%d %H:%M:%S") + ".120"
 
 
 def test_one_is_not_plural() -> None:

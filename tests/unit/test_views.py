@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from stream.views import as_json
+from stream.views import as_json, clock
 
 
 @dataclass
@@ -25,3 +25,9 @@ def test_values_are_json_with_times_in_utc_and_keys_as_they_are_shown() -> None:
         "at": "2026-08-02T14:03:11.120000Z",
         "inner": [["a", None]],
     }
+
+
+def test_a_time_is_shown_in_utc_as_one_word_that_says_so() -> None:
+    at = datetime(2026, 8, 2, 16, 3, 11, 120999, timezone(timedelta(hours=2)))
+    assert clock(at) == "2026-08-02T14:03:11.120Z"
+    assert clock(at.replace(microsecond=0)) == "2026-08-02T14:03:11.000Z"

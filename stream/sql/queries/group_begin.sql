@@ -1,6 +1,7 @@
--- What is there already wins: the group's beginning is decided once.
+-- What is there already wins: the group's beginning is decided once. A row without topics is a pause's (pause_group.sql).
 insert into stream.group_state as s (consumer_group, start_policy, start_offsets, topic_ids)
 values (%(group)s, %(policy)s, %(offsets)s, %(ids)s)
 on conflict (consumer_group) do update
-set start_offsets = excluded.start_offsets || s.start_offsets,
+set start_policy = case when s.topic_ids = '{}' then excluded.start_policy else s.start_policy end,
+    start_offsets = excluded.start_offsets || s.start_offsets,
     topic_ids = excluded.topic_ids || s.topic_ids

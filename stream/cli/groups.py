@@ -1,0 +1,158 @@
+"""`stream groups`: how the groups stand, what holds them, and holding them oneself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from stream import database, holds, overview
+from stream.cli.choosing import span, time
+from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.groupstext import details_form, json_form, print_details, print_groups, words
+from stream.config import Config
+from stream.database import Connection
+from stream.errors import Unreachable, UsageError
+from stream.overview import GroupSummary, Known
+from stream.views import clock
+
+
+@click.group(
+    "groups",
+    short_help="How the groups stand; pause and resume them.",
+    epilog="Example:  stream groups list",
+)
+def groups() -> None:
+    """How the consumer groups stand, what holds them, and holding them oneself."""
+
+
+@groups.command(
+    "list", short_help="Each group in one line.", epilog="Example:  stream groups list --format json"
+)
+@format_option("text", "json")
+@config_options
+def list_groups(config: Config, format_: str) -> None:
+    """Each group: whether it runs, how far it is behind, what waits, what died, and what is wrong.
+
+    Without the broker all but the lag is shown, and the exit code is 3.
+    """
+    with _opened(config) as (_, known):
+        found, problem = overview.summaries(config, known)
+    if format_ == "json":
+        print_json([json_form(one) for one in found])
+    elif found:
+        print_groups(found)
+    else:
+        say("there are no groups")
+    for one in found:
+        _say_next(one.commands)
+    _check(problem)
+
+
+@groups.command(short_help="One group, with its partitions.", epilog="Example:  stream groups describe email")
+@click.argument("name")
+@format_option("text", "json")
+@config_options
+def describe(config: Config, name: str, format_: str) -> None:
+    """One group: what holds it and since when, its partitions, its processes, and what to type next.
+
+    BLOCKED BY is the key of a partition that has waited longest for its next try, or for you.
+    """
+    with _opened(config) as (connection, known):
+        known.require(name, "stream groups describe")
+        found, problem = overview.details(config, connection, known, name)
+    if format_ == "json":
+        print_json(details_form(found))
+    else:
+        print_details(found)
+    _say_next(_next(found.summary))
+    _check(problem)
+
+
+@groups.command(
+    short_help="Let nothing of a group start.",
+    epilog="Example:  stream groups pause email --reason 'the provider asked us to' --for 30m",
+)
+@click.argument("name")
+@click.option("--reason", required=True, help="Why; shown wherever the group is.")
+@click.option("--for", "how_long", callback=span, metavar="SPAN", help="The pause ends then: 30m, 2h, 1d.")
+@click.option(
+    "--until", callback=time, metavar="TIME", help="The pause ends then: 2026-08-02T14:00, UTC if no zone."
+)
+@config_options
+def pause(config: Config, name: str, reason: str, how_long: timedelta | None, until: datetime | None) -> None:
+    """Let no process of a group start anything, until a time or until it is resumed.
+
+    What has started is finished. The pause outlives every restart; one that is there already is replaced.
+    """
+    if not reason.strip():
+        raise UsageError("--reason is empty")
+    with _opened(config) as (connection, known):
+        known.require(name, "stream groups pause")
+        end = _end(how_long, until)
+        before = holds.pause(connection, name, reason, end)
+    say(f"{name}: {'paused' if end is None else f'paused until {clock(end)}'}: nothing starts from now on")
+    for held in before:
+        old = f"it was paused already ({words(held)}): this takes its place"
+        say(old if held.by == "paused" else f"it is {held.by} too: {words(held)}")
+    _say_next([f"stream groups resume {name}"])
+
+
+@groups.command(
+    short_help="Lift whatever holds a group.", epilog="Example:  stream groups resume email --reason 'mended'"
+)
+@click.argument("name")
+@click.option("--reason", help="Why; kept in stream.operator_action.")
+@config_options
+def resume(config: Config, name: str, reason: str | None) -> None:
+    """Lift whatever holds a group: a pause, a halt, an open breaker. Its processes go on within about a second.
+
+    They count failures anew: where the cause is still there, the group is held again.
+    """
+    with _opened(config) as (connection, known):
+        known.require(name, "stream groups resume")
+        before = holds.resume(connection, name, reason)
+    if not before:
+        say(f"{name}: nothing holds it")
+    for held in before:
+        what = {"paused": "the pause", "halted": "the halt", "breaker open": "the open breaker"}[held.by]
+        say(f"{name}: {what} is lifted ({words(held)})")
+    _say_next([f"stream groups describe {name}"])
+
+
+@contextmanager
+def _opened(config: Config) -> Iterator[tuple[Connection, Known]]:
+    with database.connect(
+        config.database_url, application_name="stream-groups", autocommit=True
+    ) as connection:
+        database.require_migrated(connection)
+        known = overview.known_groups(connection, project_of(config))
+        for note in known.notes:
+            say(note)
+        yield connection, known
+
+
+def _end(how_long: timedelta | None, until: datetime | None) -> datetime | None:
+    if how_long is not None and until is not None:
+        raise UsageError("--for and --until say the same thing; give one of them")
+    if until is not None and until <= datetime.now(UTC):
+        raise UsageError(f"--until {clock(until)} has passed")
+    return until if how_long is None else datetime.now(UTC) + how_long
+
+
+def _check(problem: Unreachable | None) -> None:
+    if problem is not None:
+        raise problem
+
+
+def _say_next(commands: Sequence[str]) -> None:
+    for command in commands:
+        say(f"-> {command}")
+
+
+def _next(one: GroupSummary) -> list[str]:
+    looks = [f"stream parked list --group {one.group}"] if one.held else []
+    looks += [f"stream dlq list --group {one.group}"] if one.dead else []
+    return [*looks, *one.commands]

@@ -1,0 +1,243 @@
+"""`stream parked`: keys that wait, for their next try or for a person."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from stream import database, parked
+from stream.cli.common import database_options, format_option, print_json, project_of, say
+from stream.cli.holds import say_holds
+from stream.cli.text import columns, duration, plural, printable
+from stream.config import Config
+from stream.database import Connection
+from stream.errors import PartlyDone, Refused, StreamError, UsageError
+from stream.groupstate import holds_of, require_known
+from stream.keys import HEX, shown_key, typed_key
+from stream.parked import ParkedKey
+from stream.views import as_json, clock
+
+group_option = click.option("--group", metavar="NAME", help="Only keys of this consumer group.")
+topic_option = click.option("--topic", help="Only keys of this topic.")
+key_option = click.option("--key", metavar="KEY", help=f"Only this key: text, or {HEX} and hex.")
+partition_option = click.option(
+    "--partition", type=click.IntRange(0), help="Only the records without a key of this partition."
+)
+execute_option = click.option("--execute", is_flag=True, help="Act; without it several are only listed.")
+
+
+@click.group(
+    "parked", short_help="Keys that wait for a next try, or for you.", epilog="Example:  stream parked list"
+)
+def parked_keys() -> None:
+    """Keys whose events wait: for the next try of one that failed, or, held, for an operator."""
+
+
+@parked_keys.command(
+    "list",
+    short_help="Which keys wait, since when, and why.",
+    epilog="Example:  stream parked list --group invoicing",
+)
+@group_option
+@topic_option
+@key_option
+@format_option("text", "json")
+@database_options
+def list_keys(config: Config, group: str | None, topic: str | None, key: str | None, format_: str) -> None:
+    """Each key that waits: since when, why, how many events behind it, when it is tried next."""
+    with _opened(config, group) as connection:
+        found = parked.keys(connection, group=group, topic=topic, key=_typed(key))
+        asked = () if group is None else (group,)
+        holds = holds_of(connection, [*asked, *(one.group for one in found)])
+    if format_ == "json":
+        print_json([json_form(one) for one in found])
+    elif not found:
+        say("nothing is parked")
+    else:
+        _print_table(found)
+    say_holds(holds)
+    held = next((one for one in found if one.held), None)
+    if held is not None:
+        if held.letter is not None:
+            say(f"-> stream dlq show {held.letter}\n-> stream dlq replay {held.letter}")
+        say(f"-> {held.command('release')}\n-> {held.command('discard')}")
+
+
+@parked_keys.command(
+    short_help="Let held keys go on without their dead event.",
+    epilog="Example:  stream parked release --group invoicing --key 536365",
+)
+@group_option
+@topic_option
+@key_option
+@partition_option
+@execute_option
+@database_options
+def release(
+    config: Config,
+    group: str | None,
+    topic: str | None,
+    key: str | None,
+    partition: int | None,
+    execute: bool,
+) -> None:
+    """Let held keys go on without their dead event, whose letter stays open and can be replayed later.
+
+    One key, by --key or --partition, acts at once. To try the event again instead: stream dlq replay.
+    """
+    _check_one(key, partition)
+    with _opened(config, group) as connection:
+        found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
+        one = key is not None or partition is not None
+        chosen = found if one else [each for each in found if each.held]
+        if not chosen:
+            _nothing(one, "no key is held")
+            return
+        if not execute and not (one and len(chosen) == 1):
+            _print_plan(chosen, ["release", *_given(group, topic, key, partition)])
+            return
+        _each(chosen, lambda each: _released(parked.release(connection, each)))
+
+
+@parked_keys.command(
+    short_help="Give up the first event of keys.",
+    epilog="Example:  stream parked discard --group invoicing --key 536365 --reason 'a test order'",
+)
+@group_option
+@topic_option
+@key_option
+@partition_option
+@click.option("--reason", required=True, help="Why; kept in stream.operator_action.")
+@execute_option
+@database_options
+def discard(
+    config: Config,
+    group: str | None,
+    topic: str | None,
+    key: str | None,
+    partition: int | None,
+    reason: str,
+    execute: bool,
+) -> None:
+    """Give up the first event of a key for good; what stands behind it goes on.
+
+    A dead one's letter is closed; one that would be tried again counts as skipped. One key acts at once.
+    """
+    if not reason.strip():
+        raise UsageError("--reason is empty")
+    _check_one(key, partition)
+    one = key is not None or partition is not None
+    if not (one or group or topic):
+        raise UsageError("name what to discard: --key, --group or --topic", hint="stream parked list")
+    with _opened(config, group) as connection:
+        chosen = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
+        if not chosen:
+            _nothing(one, "nothing is parked")
+            return
+        if not execute and not (one and len(chosen) == 1):
+            _print_plan(chosen, ["discard", *_given(group, topic, key, partition), "--reason", reason])
+            return
+        _each(chosen, lambda each: _discarded(parked.discard(connection, each, reason)))
+
+
+def json_form(key: ParkedKey) -> dict[str, Any]:
+    """The public JSON of `parked list`."""
+    found = as_json(key)
+    found["next_try_at"] = found.pop("due_at")
+    del found["epoch"], found["held"]
+    return {"state": key.state, **found}
+
+
+@contextmanager
+def _opened(config: Config, group: str | None) -> Iterator[Connection]:
+    with database.connect(
+        config.database_url, application_name="stream-parked", autocommit=True
+    ) as connection:
+        database.require_migrated(connection)
+        require_known(connection, project_of(config), group)
+        yield connection
+
+
+def _typed(key: str | None) -> bytes | None:
+    return None if key is None else typed_key(key)
+
+
+def _check_one(key: str | None, partition: int | None) -> None:
+    if key is not None and partition is not None:
+        raise UsageError("--key or --partition, one or the other: a partition is for records without a key")
+
+
+def _nothing(named: bool, text: str) -> None:
+    if named:
+        raise StreamError("no such key is parked", hint="stream parked list")
+    say(text)
+
+
+def _print_table(found: Sequence[ParkedKey]) -> None:
+    now = datetime.now(UTC)
+    header = ("GROUP", "TOPIC", "KEY", "STATE", "FOR", "FOLLOWERS", "ATTEMPTS", "NEXT TRY", "WHY")
+    for line in columns(header, [_cells(one, now) for one in found]):
+        click.echo(line)
+
+
+def _cells(one: ParkedKey, now: datetime) -> tuple[str, ...]:
+    key = printable(shown_key(one.key) or f"(none, partition {one.partition})", 80)
+    why = printable(f"{one.error_class}: {one.error_message}", 120) if one.error_class else "-"
+    next_try = "-" if one.due_at is None or one.held else clock(one.due_at)
+    waits = duration(max(0.0, (now - one.since).total_seconds()))
+    counts = (str(one.followers), str(one.attempts))
+    return (one.group, one.topic, key, one.state, waits, *counts, next_try, why)
+
+
+def _print_plan(chosen: Sequence[ParkedKey], arguments: Sequence[str]) -> None:
+    _print_table(chosen)
+    say(
+        f"{plural(len(chosen), 'key')}; nothing was changed yet\n"
+        f"-> stream parked {shlex.join(arguments)} --execute"
+    )
+
+
+def _given(group: str | None, topic: str | None, key: str | None, partition: int | None) -> list[str]:
+    number = None if partition is None else str(partition)
+    options = (("--group", group), ("--topic", topic), ("--key", key), ("--partition", number))
+    return [word for name, value in options if value is not None for word in (name, value)]
+
+
+def _each(chosen: Sequence[ParkedKey], act: Any) -> None:
+    """Each key in a transaction of its own; raises PartlyDone naming those that could not be."""
+    problems = []
+    for key in chosen:
+        try:
+            act(key)
+        except Refused as error:
+            if len(chosen) == 1:
+                raise
+            problems.append(error.message)
+    if problems:
+        raise PartlyDone("\n".join(problems), hint="stream parked list")
+
+
+def _released(key: ParkedKey) -> None:
+    say(f"{key.name}: {_type(key)} is out of the way; {_behind(key)}")
+    if key.letter is not None:
+        say(f"its letter stays open\n-> stream dlq show {key.letter}")
+
+
+def _discarded(key: ParkedKey) -> None:
+    what = "its letter is closed" if key.letter is not None else "its letter was closed before"
+    if not key.held:
+        what = "it counts as skipped"
+    say(f"{key.name}: {_type(key)} is given up, {what}; {_behind(key)}")
+
+
+def _type(key: ParkedKey) -> str:
+    return f"{printable(key.type or 'the event', 80)} {key.event_id}"
+
+
+def _behind(key: ParkedKey) -> str:
+    return f"{plural(key.followers, 'event')} behind it {'goes' if key.followers == 1 else 'go'} on"

@@ -1,0 +1,1 @@
+select stream.leave_live_heads(%(group)s, %(lanes)s::int[])

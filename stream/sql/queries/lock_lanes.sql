@@ -1,0 +1,1 @@
+select stream.lock_lanes(%(lanes)s::int[])

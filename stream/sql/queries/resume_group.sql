@@ -1,0 +1,6 @@
+-- Whatever holds the group is lifted, and no death before this counts for a streak.
+update stream.group_state
+set paused_until = null, paused_at = null, paused_reason = null,
+    halted_at = null, halted_reason = null, breaker_open_since = null, breaker_reason = null, probe_at = null,
+    streak_after = coalesce((select max(id) from stream.dead_letter where consumer_group = %(group)s), 0)
+where consumer_group = %(group)s

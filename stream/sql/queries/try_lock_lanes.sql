@@ -1,0 +1,1 @@
+select stream.try_lock_lanes(%(lanes)s::int[])

@@ -1,0 +1,85 @@
+"""Work: one record on its way to an outcome, within a run."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stream.errors import text_of
+from stream.events import Record
+from stream.lanes import LaneKey
+from stream.outcomes import UNRUN, FirstTry, Outcome, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRow:
+    """What a parked row knows beside its record. `age_s`: seconds since it first failed."""
+
+    lane: int
+    attempts: int
+    age_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """One record. `type` and `time` are what its headers say, `id` is never missing.
+
+    `first`: this is the second try, of a record that was kept in memory. `row`: it was parked, and this is another
+    try. `claimed`: this transaction holds its ledger row.
+    """
+
+    record: Record
+    lane: LaneKey
+    id: uuid.UUID
+    type: str | None
+    time: str | None
+    row: ParkedRow | None = None
+    first: FirstTry | None = None
+    outcome: Outcome | None = None
+    claimed: bool = False
+
+    def fail(self, error: BaseException, stage: Stage) -> None:
+        self.outcome = Outcome("failed", text_of(error), error, stage)
+
+    @property
+    def attempt(self) -> int:
+        """The number of the try, from 1."""
+        if self.row is not None:
+            return self.row.attempts + 1
+        return 1 if self.first is None else 2
+
+    @property
+    def finished(self) -> bool:
+        return self.outcome is not None and self.outcome.finished
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome is not None and self.outcome.kind == "failed"
+
+    @property
+    def place(self) -> tuple[str, int, int, uuid.UUID]:
+        return (self.record.topic, self.record.partition, self.record.offset, self.id)
+
+
+def leave_behind(works: Iterable[Work]) -> None:
+    """What stands behind an unfinished event of its key does not run."""
+    blocked: set[LaneKey] = set()
+    for work in works:
+        if work.lane in blocked and work.outcome is None:
+            work.outcome = UNRUN
+        elif work.outcome is not None and not work.finished:
+            blocked.add(work.lane)
+
+
+def let_go(works: Iterable[Work]) -> None:
+    """Their transaction is over: it holds no ledger rows of theirs. (To unclaim later what is not held would take
+    away the row of somebody who applied the event meanwhile.)"""
+    for work in works:
+        work.claimed = False
+
+
+def forget(works: Iterable[Work]) -> None:
+    """As if they had never been tried."""
+    for work in works:
+        work.outcome = None
