@@ -14,7 +14,7 @@ from benchmarks.stage import Scene, Stage, wait_until
 GROUP = "failing"
 KEYS = 500
 WARM = 2 * KEYS
-SCALE = "0.02"  # of the pauses between tries: the race is not about them
+SCALE = "0.05"  # of the pauses between tries: the race is not about them
 
 
 def drain(stage: Stage, count: int, *, batch: int, late: bool = False, fails: bool) -> Sample:

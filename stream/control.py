@@ -23,6 +23,7 @@ from stream.policy import Hold, by_an_operator, winner
 log = structlog.get_logger("stream.control")
 
 TICK_S = 1.0
+QUIET_TICK_S = 0.2  # at least, while nothing holds the group: each look costs about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ class Control:
                     connection.close()
                 connection = None
                 self._stopping.wait(self._tick_s)
-            self._wake.wait(self._tick_s)
+            held = self.standing.hold is not None or self.hold is not None
+            self._wake.wait(self._tick_s if held else max(self._tick_s, QUIET_TICK_S))
             self._wake.clear()
         if connection is not None:
             connection.close()

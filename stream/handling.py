@@ -22,7 +22,10 @@ from stream.schemas import AvroCodec, DecodeError
 from stream.watchdog import Desk
 from stream.work import Work
 
-DECODED_TOGETHER = 256 * 1024  # bytes of values
+DECODED_BYTES, DECODED_TOGETHER = (
+    256 * 1024,
+    64,
+)  # values, and their number; a failure wastes what stands behind it
 UNDONE_TOGETHER = 32  # events
 
 
@@ -129,8 +132,17 @@ class Handling:
 
     def _run_together(self, works: list[Work]) -> None:
         # Many are decoded together: a tenth faster than in turn with the handlers, whose code is another.
+        blocked = self._blocked
+        if blocked:
+            works = [work for work in works if not self._stands_behind(work)]
         for work, event in [(work, self._decode(work)) for work in works]:
             self._handle(work, event)
+
+    def _stands_behind(self, work: Work) -> bool:
+        if work.lane in self._blocked:
+            work.outcome = UNRUN  # behind a failed one: `plain` is no more
+            return True
+        return False
 
     def _run_undoably(self, works: list[Work]) -> None:
         """What failed among these once its SQL was sent undoes all of them; they run again without it."""
@@ -155,8 +167,7 @@ class Handling:
         conn.execute("release savepoint undoable")
 
     def _handle(self, work: Work, event: Event | BaseException) -> None:
-        if work.lane in self._blocked:
-            work.outcome = UNRUN  # behind a failed one: `plain` is no more
+        if self._stands_behind(work):
             return
         handler = self._group.handlers.get(event.type) if isinstance(event, Event) else None
         listed = self._listed.get(work.lane)
@@ -257,14 +268,14 @@ class Handling:
             self._blocked.add(work.lane)
 
 
-def pieces(works: list[Work], most: int | None = None) -> Iterator[list[Work]]:
+def pieces(works: list[Work], most: int = DECODED_TOGETHER) -> Iterator[list[Work]]:
     """The works in order, some at a time: what is decoded may be a hundred times as large as its bytes."""
     piece: list[Work] = []
     size = 0
     for work in works:
         piece.append(work)
         size += len(work.record.value or b"")
-        if size > DECODED_TOGETHER or len(piece) == most:
+        if size > DECODED_BYTES or len(piece) == most:
             yield piece
             piece, size = [], 0
     yield piece

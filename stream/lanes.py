@@ -114,6 +114,8 @@ class Lanes:
 
     def _draw(self, lanes: deque[_Lane], run: Run, limit: int) -> None:
         records = run.records
+        # Each lane its share: a failure holds back what stands behind it in the run.
+        share = -(-limit // max(1, len(lanes))) + 1
         while lanes and len(records) < limit:
             lane = lanes.popleft()
             ahead = lane.records
@@ -121,7 +123,7 @@ class Lanes:
                 run.first[lane.key] = lane.first
             self.startable -= len(ahead)
             lane.busy = True
-            room = limit - len(records)
+            room = min(share, limit - len(records))
             if len(ahead) <= room:
                 records.extend(ahead)
                 ahead.clear()

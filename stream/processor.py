@@ -252,7 +252,7 @@ class Processor:
     def _may_postpone(self, more: int) -> bool:
         """Asked by workers: whether one more record, beside so many that do not count yet, may be kept in memory for
         its second try."""
-        return self._lanes.waits + more < MOST_POSTPONED and self._lanes.count < MOST_RECORDS // 2
+        return self._lanes.waits + more < MOST_POSTPONED and self._lanes.count < MOST_RECORDS * 9 // 10
 
     def _receive(self, limit: int, timeout: float) -> int:
         """Fetch, and put what is ours and new into the lanes; returns how much that was."""

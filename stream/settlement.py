@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -125,7 +126,8 @@ class Settlement:
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
         if failing is not None:
-            with conn.pipeline():
+            # In a pipeline that is open already, nothing here is waited for but by what asks for a letter's number.
+            with conn.pipeline() if conn.open_pipeline is None else nullcontext():
                 letters = self._write_down(conn, failing, special, settled, self._emitted(handling))
             if letters is not None:
                 ids, numbers, _ = letters.fetchone()
@@ -308,4 +310,4 @@ def _age_s(work: Work) -> float:
 def _moves(work: Work) -> bool:
     """Whether parked rows come or go because of it."""
     outcome = work.outcome
-    return work.row is not None or (outcome is not None and outcome.kind in ("failed", "parked", "unrun"))
+    return work.row is not None or (outcome is not None and outcome.kind in ("failed", "parked"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.events import Record
-from stream.handling import DECODED_TOGETHER, Work, pieces
+from stream.handling import DECODED_BYTES, DECODED_TOGETHER, Work, pieces
 from stream.lanes import lane_of
 
 
@@ -23,9 +23,10 @@ def test_all_come_in_order_and_no_piece_goes_on_once_it_is_large(sizes: list[int
     found = list(pieces(works))
     assert [each for piece in found for each in piece] == works
     for piece in found:
-        assert sum(len(each.record.value or b"") for each in piece[:-1]) <= DECODED_TOGETHER
+        assert sum(len(each.record.value or b"") for each in piece[:-1]) <= DECODED_BYTES
+        assert len(piece) <= DECODED_TOGETHER
 
 
-def test_small_ones_are_decoded_in_one_piece() -> None:
+def test_small_ones_are_decoded_some_together() -> None:
     works = [work(500) for _ in range(500)]
-    assert list(pieces(works)) == [works]
+    assert [len(piece) for piece in pieces(works)] == [DECODED_TOGETHER] * 7 + [500 - 7 * DECODED_TOGETHER]
