@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from stream import app
 from stream.config import Config
@@ -13,6 +14,8 @@ from tests.support.processes import Command
 from tests.support.small import make_project
 from tests.support.truth import first_occurrences
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 EVENTS, KEYS = 100_000, 500
 

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import psutil
+import pytest
 
 from stream.config import Config
 from tests.support.processes import Command
@@ -13,6 +14,8 @@ from tests.support.relays import wait_owns_all
 from tests.support.small import make_project
 from tests.support.truth import Truth, Writers
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 
 def test_another_takes_over_and_the_frozen_ones_can_only_repeat(

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from stream.config import Config
 from tests.support.processes import Command
 from tests.support.small import make_project
 from tests.support.truth import Truth, keys_of_one_shard
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 SITS_S = 20.0
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from stream import stack
 from tests.support.processes import Command
 from tests.support.shops import new_shop
+
+pytestmark = pytest.mark.long
 
 
 def test_dev_leaves_a_stack_running_that_ran_before(

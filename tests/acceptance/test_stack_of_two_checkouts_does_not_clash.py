@@ -3,9 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from stream import stack
 from tests.support.stacks import checkout
+
+pytestmark = pytest.mark.long
 
 
 def test_stack_of_two_checkouts_does_not_clash(tmp_path: Path) -> None:

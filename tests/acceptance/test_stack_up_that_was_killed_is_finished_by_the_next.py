@@ -3,10 +3,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from stream import stack
 from tests.support.processes import Command
 from tests.support.stacks import checkout
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 
 def test_stack_up_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.stacks import checkout
+
+pytestmark = pytest.mark.long
 
 
 def test_stack_whose_broker_dies_while_starting_names_its_log(tmp_path: Path) -> None:
