@@ -14,7 +14,6 @@ from stream.database import Connection, query
 from stream.discovery import discover
 from stream.errors import GroupError, StreamError
 from stream.offsets import Partition
-from stream.policy import by_an_operator, winner
 from stream.project import Project
 
 
@@ -30,12 +29,6 @@ class Memory:
 
     def has_met(self, topic: str) -> bool:
         return topic in self.topic_ids
-
-
-def holds_of(connection: Connection, groups: Iterable[str]) -> dict[str, str]:
-    """Of those groups that run nothing now: what keeps them from it, and why."""
-    found = {group: _hold_of(connection, group) for group in sorted(set(groups))}
-    return {group: hold for group, hold in found.items() if hold is not None}
 
 
 def require_known(connection: Connection, project: Project, group: str | None) -> None:
@@ -140,13 +133,3 @@ class GroupState:
             application_name=f"stream-{self._group}",
             settings={"statement_timeout": "10s", "lock_timeout": "5s"},
         )
-
-
-def _hold_of(connection: Connection, group: str) -> str | None:
-    row = connection.execute(query("standing"), {"group": group}).fetchone()
-    if row is None:
-        return None
-    halted, why_halted, paused, why_paused, is_open, why_open, _ = row
-    hold = winner(halted=bool(halted), paused=bool(paused), breaker_open=bool(is_open))
-    reasons = {"halted": why_halted, "paused": by_an_operator(why_paused), "breaker open": why_open}
-    return None if hold is None else f"{hold}: {reasons[hold]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +31,7 @@ class Held:
 
 
 def holds_of(row: dict[str, Any]) -> list[Held]:
-    """What holds a group, by its row of groups.sql or lock_holds.sql; what wins stands first."""
+    """What holds a group, by its row of groups.sql or holds.sql; what wins stands first."""
     found: list[Held] = []
     if row["halted"]:
         found.append(Held("halted", row["halted_reason"] or "halted", row["halted_at"]))
@@ -43,6 +43,14 @@ def holds_of(row: dict[str, Any]) -> list[Held]:
         found.append(Held("breaker open", row["breaker_reason"] or "open", row["breaker_open_since"]))
     first = winner(halted=row["halted"], paused=row["paused"], breaker_open=row["broken"])
     return sorted(found, key=lambda held: held.by != first)
+
+
+def held_groups(connection: Connection, groups: Iterable[str]) -> dict[str, str]:
+    """Of those groups that run nothing now: what keeps them from it, and why."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(query("holds"), {"groups": list(groups)}).fetchall()
+    held = {row["group"]: holds_of(row) for row in rows}
+    return {group: f"{found[0].by}: {found[0].reason}" for group, found in held.items() if found}
 
 
 def pause(connection: Connection, group: str, reason: str, until: datetime | None) -> list[Held]:
@@ -80,7 +88,8 @@ def _alone(connection: Connection, group: str) -> Iterator[list[Held]]:
     try:
         with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute("select set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
-            row = cursor.execute(query("lock_holds"), {"group": group}).fetchone()
+            cursor.execute(query("lock_holds"), {"group": group})
+            row = cursor.execute(query("holds"), {"groups": [group]}).fetchone()
             yield [] if row is None else holds_of(row)
     except pg.LockNotAvailable:
         raise Refused(

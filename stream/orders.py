@@ -19,7 +19,7 @@ from stream.discovery import discover
 from stream.errors import GroupError, ProjectImportError
 from stream.events import Record, event_id_of, event_time, header
 from stream.groups import ConsumerGroup
-from stream.groupstate import holds_of
+from stream.holds import held_groups
 from stream.kafka.search import Progress, Scan, records_of_key
 from stream.project import Project
 
@@ -220,7 +220,7 @@ def _unpublished(connection: Connection, key: bytes) -> list[Unpublished]:
 def _readers(connection: Connection, groups: Mapping[str, ConsumerGroup]) -> list[Reader]:
     rows = connection.execute("select consumer_group, start_offsets from stream.group_state")
     starts: dict[str, Any] = dict(rows.fetchall())
-    holds = holds_of(connection, starts)
+    holds = held_groups(connection, starts)
     return [
         Reader(
             name,

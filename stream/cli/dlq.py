@@ -18,7 +18,7 @@ from stream.cli.lettertext import page
 from stream.cli.text import columns, printable
 from stream.config import Config
 from stream.errors import UsageError
-from stream.groupstate import holds_of
+from stream.holds import held_groups
 from stream.keys import shown_key
 from stream.letters import STATUSES, Letter, LetterGroup, Which
 from stream.views import clock
@@ -55,7 +55,7 @@ def list_letters(config: Config, which: Which, each: bool, status: str | None, f
         else:
             found = letters.groups(connection, which)
         asked = () if which.group is None else (which.group,)
-        holds = holds_of(connection, [*asked, *(one.group for one in found)])
+        holds = held_groups(connection, [*asked, *(one.group for one in found)])
     if format_ == "json":
         print_json([letters.contract_form(one) for one in found])
     elif not found:

@@ -19,7 +19,8 @@ from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, UsageError
-from stream.groupstate import holds_of, require_known
+from stream.groupstate import require_known
+from stream.holds import held_groups
 from stream.keys import HEX, shown_key
 from stream.letters import Choice, LetterDetails, Which
 from stream.replays import MOST_REPLAYS, Act, name_of
@@ -78,7 +79,7 @@ def replay(
             act = replays.replay(connection, ids[0], most_replays=most_replays)
             _say_replayed(act)
             if act.result == "replayed":
-                say_holds(holds_of(connection, [act.letter.group]))
+                say_holds(held_groups(connection, [act.letter.group]))
                 say(f"-> {_life_command(act.letter)}")
         return
     with opened(config, which) as connection:

@@ -10,7 +10,7 @@ from stream.cli.text import printable
 
 
 def say_holds(holds: Mapping[str, str]) -> None:
-    """Name each held group with its reason, and the command that tells more (groupstate.holds_of)."""
+    """Name each held group with its reason, and the command that tells more (holds.held_groups)."""
     for group, hold in holds.items():
         say(
             f"group {group} is held ({printable(hold)}): its events run once it goes on\n"

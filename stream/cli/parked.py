@@ -17,7 +17,8 @@ from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
-from stream.groupstate import holds_of, require_known
+from stream.groupstate import require_known
+from stream.holds import held_groups
 from stream.keys import HEX, shown_key, typed_key
 from stream.parked import ParkedKey
 from stream.views import as_json, clock
@@ -53,7 +54,7 @@ def list_keys(config: Config, group: str | None, topic: str | None, key: str | N
     with _opened(config, group) as connection:
         found = parked.keys(connection, group=group, topic=topic, key=_typed(key))
         asked = () if group is None else (group,)
-        holds = holds_of(connection, [*asked, *(one.group for one in found)])
+        holds = held_groups(connection, [*asked, *(one.group for one in found)])
     if format_ == "json":
         print_json([json_form(one) for one in found])
     elif not found:

@@ -17,7 +17,7 @@ from stream.cli.signals import Stopper
 from stream.cli.text import plural
 from stream.database import Connection
 from stream.errors import PartlyDone
-from stream.groupstate import holds_of
+from stream.holds import held_groups
 from stream.letters import Choice, Which
 from stream.replays import MOST_REPLAYS, Replaying
 
@@ -46,7 +46,7 @@ class Many:
         if released:
             went = f"{plural(len(released), 'key')} went on without them"
             say(f"{went}: later events of these keys may have been applied already")
-        say_holds(holds_of(connection, self._groups))
+        say_holds(held_groups(connection, self._groups))
         say(f"nothing was changed yet\n-> {self._command(self.most)}")
 
     def replay(self, connection: Connection) -> None:
@@ -64,7 +64,7 @@ class Many:
             run.run()
         except psycopg.OperationalError as error:
             lost = f"the connection was lost: {' '.join(str(error).split())}"
-        holds = {} if lost else holds_of(connection, self._groups)
+        holds = {} if lost else held_groups(connection, self._groups)
         telling.end(run, held=bool(holds))
         for problem in run.problems[:MOST_NAMED]:
             say(problem)

@@ -1,8 +1,2 @@
--- What holds the group; until the transaction's end nobody changes it.
-select s.halted_at is not null as halted, s.halted_at, s.halted_reason,
-       coalesce(s.paused_until > clock_timestamp(), false) as paused, s.paused_at, s.paused_reason,
-       nullif(s.paused_until, 'infinity') as paused_until,
-       s.breaker_open_since is not null as broken, s.breaker_open_since, s.breaker_reason
-from stream.group_state s
-where s.consumer_group = %(group)s
-for update
+-- Until the transaction's end nobody changes what holds the group.
+select from stream.group_state where consumer_group = %(group)s for update
