@@ -207,11 +207,6 @@ class DeployWatch:
         self._faults += fault
 
 
-def probe_interval(failures: int, settings: RetrySettings) -> float:
-    """Seconds to the next probe after so many that failed."""
-    return min(settings.probe_most_s, settings.probe_first_s * 2.0 ** min(failures, 30))
-
-
 def ramp(since_s: float, concurrency: int, settings: RetrySettings) -> int | None:
     """How many events may have started so long after an outage ended; None once there is no limit any more."""
     steps = int(since_s / settings.ramp_s) if settings.ramp_s > 0 else 10

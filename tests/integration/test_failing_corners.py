@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 from stream import Context, Event, PermanentError, StopGroup, TransientError, replays
+from stream.database import query
 from stream.events import event_id_of
 from stream.lanes import Run, lane_of
 from stream.outcomes import BUSY, FirstTry
 from stream.pace import Pace
 from stream.parking import lane_number
-from tests.support.retries import RetryingWorker, make_due, parked, retry_records
+from tests.support.retries import USUAL, RetryingWorker, make_due, parked, retry_records
 from tests.support.small import record
 
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
@@ -299,3 +300,15 @@ def test_a_database_whose_transactions_see_one_snapshot_leaves_no_key_behind(
     w.run(record(small, "k", 1))
     w.run(record(small, "k", 2), record(small, "l", 3))
     assert set(seen) == {"read committed"}
+
+
+def test_probes_are_further_and_further_apart(retrying, conn) -> None:
+    conn.execute(
+        query("open_breaker"), {"group": "testers", "reason": "down", "probe_s": USUAL.probe_first_s}
+    )
+    seconds = []
+    for _ in range(7):
+        [(apart,)] = fetch(conn, "select extract(epoch from probe_interval)::float8 from stream.group_state")
+        seconds.append(apart)
+        conn.execute(query("probe_failed"), {"group": "testers", "most_s": USUAL.probe_most_s})
+    assert seconds == [1, 2, 4, 8, 16, 30, 30]

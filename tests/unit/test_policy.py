@@ -19,7 +19,6 @@ from stream.policy import (
     Retry,
     RetryBudget,
     kind_of,
-    probe_interval,
     ramp,
     winner,
 )
@@ -156,10 +155,6 @@ def test_the_deploy_watch_speaks_when_more_than_half_of_a_hundred_died() -> None
     for _ in range(200):
         watch.succeeded()
     assert watch.died() is None
-
-
-def test_probes_are_further_and_further_apart() -> None:
-    assert [probe_interval(n, SETTINGS) for n in range(7)] == [1, 2, 4, 8, 16, 30, 30]
 
 
 def test_after_an_outage_the_first_second_has_as_many_starts_as_the_group_has_handlers() -> None:
