@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +16,7 @@ import pytest
 from stream import PermanentError, app
 from stream.config import Config
 from stream.project import Project
-from tests.support.cli import hints, stream, stream_json
+from tests.support.cli import follow, hints, stream, stream_json
 from tests.support.letters import Troubled, halt, rows, statuses
 from tests.support.retries import parked
 from tests.support.small import make_project, record
@@ -58,11 +57,6 @@ def group(small: Config, effects: Callable[[], list[tuple[str, int]]]) -> Iterat
     yield make
     for each in made:
         each.worker.execution.close()
-
-
-def follow(config: Config, command: str) -> Any:
-    """Run a command that was printed to be typed next."""
-    return stream(config, *shlex.split(command)[1:])
 
 
 def test_neither_letters_nor_parked_keys_nor_the_outbox_need_a_broker(small: Config, group) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from stream import ConsumerGroup, Context, Event, PermanentError, TransientError
 from stream.config import Config, RetrySettings
 from stream.project import Project
 from stream.stack import ports
-from tests.support.cli import hints, stream, stream_json
+from tests.support.cli import follow, hints, stream, stream_json
 from tests.support.effects import committed
 from tests.support.groups import Member, publish
 from tests.support.letters import rows
@@ -82,11 +81,6 @@ def the_group(config: Config) -> dict[str, Any]:
     [found] = stream_json(config, "groups", "list")
     assert isinstance(found, dict)
     return found
-
-
-def follow(config: Config, command: str) -> Any:
-    """Run a command that was printed to be typed next."""
-    return stream(config, *shlex.split(command)[1:])
 
 
 def actions(conn: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,16 +18,11 @@ from stream.groupstate import GroupState
 from stream.health import Health
 from stream.project import Project
 from tests.support.retries import RetryingWorker, make_due, retry_records
-from tests.support.small import make_project, record
+from tests.support.small import record
 from tests.support.waiting import until
 
 QUICK = RetrySettings().scaled(0.01)
 MINUTES = {"group": "testers", "first_s": 60.0, "most_s": 3600.0}
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from stream import TransientError, app, parked
 from stream.config import Config
 from stream.errors import Refused
 from stream.project import Project
-from tests.support.cli import hints, stream, stream_json
+from tests.support.cli import follow, hints, stream, stream_json
 from tests.support.letters import Troubled, halt, rows, statuses
 from tests.support.retries import parked as parked_rows
 from tests.support.small import make_project
@@ -43,11 +42,6 @@ def group(small: Config, effects: Callable[[], list[tuple[str, int]]]) -> Iterat
     yield make
     for each in made:
         each.worker.execution.close()
-
-
-def follow(config: Config, command: str) -> Any:
-    """Run a command that was printed to be typed next."""
-    return stream(config, *shlex.split(command)[1:])
 
 
 def held(group: Callable[..., Troubled], *keys: str | None) -> Troubled:

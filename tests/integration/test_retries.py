@@ -7,7 +7,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,16 +19,11 @@ from stream.project import Project
 from stream.relay import Relay
 from tests.support.groups import Member, publish
 from tests.support.retries import RetryingWorker
-from tests.support.small import make_project, record
+from tests.support.small import record
 from tests.support.topics import create_topic, produce_raw, read_all
 from tests.support.waiting import until
 
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Project:
-    return make_project(tmp_path)
 
 
 @pytest.fixture
@@ -48,21 +42,6 @@ def relay(things: Config, small: Project) -> Iterator[Relay]:
     yield relay
     relay.stop()
     thread.join(30)
-
-
-@pytest.fixture
-def effects(conn: psycopg.Connection[Any]) -> Callable[[], list[tuple[str, int]]]:
-    conn.execute(
-        "create table effect (seq bigint generated always as identity, event_id uuid, key text, n int not null)"
-    )
-    conn.commit()
-
-    def read() -> list[tuple[str, int]]:
-        rows = conn.execute("select key, n from effect order by seq").fetchall()
-        conn.commit()
-        return rows
-
-    return read
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,3 +38,8 @@ def stream_json(config: Config, *words: str) -> Any:
 def hints(result: Result) -> list[str]:
     """The commands that the command says to type next."""
     return [line[3:] for line in result.stderr.splitlines() if line.startswith("-> ")]
+
+
+def follow(config: Config, command: str) -> Result:
+    """Run a command that was printed to be typed next."""
+    return stream(config, *shlex.split(command)[1:])
