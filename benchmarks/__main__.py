@@ -115,7 +115,9 @@ def contests(stage: Stage, size: Size) -> dict[str, list[Contest]]:
                 partial(applied, size.batch, group="rows", processes=2),
                 floor=0.9,
             ),
-            against_raw("two processes, set-based", partial(applied, size.batch, group="sets", processes=2)),
+            against_raw(
+                "two processes, set-based", partial(applied, size.batch, group="sets", processes=2), floor=0.9
+            ),
         ],
         "failing": [
             Contest(
