@@ -16,6 +16,7 @@ import psycopg
 import structlog
 
 from stream.config import Config
+from stream.epochs import Epochs
 from stream.errors import CheckFailed, Refused, Unreachable
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState, Memory
@@ -49,12 +50,14 @@ class Assignment:
         consumer: GroupConsumer,
         state: GroupState,
         stopping: threading.Event,
+        epochs: Epochs,
     ) -> None:
         self._group = group
         self._config = config
         self._consumer = consumer
         self._state = state
         self._stopping = stopping
+        self._epochs = epochs
         self._retry_topic = retry_topic(group.name)
         self._failing_topics = (self._retry_topic, dlq_topic(group.name))
 
@@ -90,6 +93,7 @@ class Assignment:
         Raises Refused where the table says stop.
         """
         starts, ends = self.patiently(lambda: self._resolve(partitions))
+        self._epochs.learn(self.patiently(self._state.reapplied))  # ranges change only while nobody reads
         self._consumer.start({partition: start.offset for partition, start in starts.items()})
         unreleased = self.patiently(lambda: self._note(starts))
         return (

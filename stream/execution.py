@@ -28,6 +28,7 @@ import psycopg
 import structlog
 
 from stream.connection import HandlerConnection
+from stream.epochs import Epochs
 from stream.errors import Unreachable
 from stream.events import cloud_attributes, event_id
 from stream.failing import Failing, Uncounted
@@ -60,7 +61,8 @@ class Execution:
 
     `worker` names it in the ledger. While `stopping` is set, nothing waits for a database that cannot be used.
     `failing` says what becomes of failed events; without it nothing does, and their outcome is `failed`. `desk` shows
-    the watchdog what is in hand; `pace` says when an event may start.
+    the watchdog what is in hand; `pace` says when an event may start; `epochs` which records are of a range of
+    history that is run again.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Execution:
         failing: Failing | None = None,
         desk: Desk | None = None,
         pace: Pace | None = None,
+        epochs: Epochs | None = None,
     ) -> None:
         self._group = group
         self._stopping = stopping
@@ -82,7 +85,9 @@ class Execution:
         self._pace = pace
         self._ledger = Ledger(group.name, worker)
         outbox = outbox or Outbox(project)
-        self._opening = Opening(self._ledger, None if failing is None else failing.parking)
+        self._opening = Opening(
+            self._ledger, None if failing is None else failing.parking, Epochs() if epochs is None else epochs
+        )
         self._settlement = Settlement(self._ledger, outbox, failing)
         self._transactions = Transactions(
             group,
@@ -180,6 +185,7 @@ class Execution:
             first = dict(run.first)
             for work in works:
                 work.first = first.pop(work.lane, None)
+        self._opening.date(works)
         return works
 
     def _apply_all(self, works: list[Work], _give_up: Callable[[], bool]) -> None:
@@ -225,7 +231,7 @@ class Execution:
     def _apply_alone(self, works: list[Work], give_up: Callable[[], bool]) -> None:
         leave_behind(works)
         with self._asking() as (conn, deaths):
-            deaths.sift(conn, self._ledger.epoch, [work for work in works if work.outcome is None])
+            deaths.sift(conn, self._ledger, [work for work in works if work.outcome is None])
             for work in works:
                 leave_behind(works)
                 if self._stopping.is_set() or give_up():

@@ -71,7 +71,7 @@ class ConsumerGroup:
     (TransientError, OSError), however often. `on_dead`: whether its key then goes on ("release") or waits for a
     person ("hold").
     `rate`: at most so many events start, "10/s" or "600/m", in all processes of the group together.
-    `on_reapply`: whether history run again on purpose runs these handlers; checked here, there is no such run yet.
+    `on_reapply`: whether history run again on purpose runs these handlers for what they applied before.
 
     Raises GroupError naming what was expected and what was found.
     """

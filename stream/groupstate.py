@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from stream import database
 from stream.database import Connection, query
 from stream.discovery import discover
+from stream.epochs import Range
 from stream.errors import GroupError, StreamError
 from stream.offsets import Partition
 from stream.project import Project
@@ -101,6 +102,12 @@ class GroupState:
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
         return unreleased
+
+    def reapplied(self) -> list[tuple[int, Range]]:
+        """The ranges of the group's history that are run again, each with its epoch."""
+        with self._connect() as connection:
+            rows = connection.execute(query("reapplied_ranges"), [self._group]).fetchall()
+        return [(epoch, Range(*columns)) for epoch, *columns in rows]
 
     def set_limits(self, most_bytes: int, nudge_s: float) -> None:
         """What a copy in the topics of retries and dead letters may weigh; how long a retry may be overdue."""

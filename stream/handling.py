@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import psycopg
@@ -73,7 +72,8 @@ class Handling:
     `careful`: failures are likely; some events at a time stand behind a savepoint, and one that fails late undoes these
     and no others. `redone`: it has.
     `plain`: every one of them is done, none failed, none was skipped, none had no handler.
-    `emitted` and `skipped` are for the owner to write; `committing` is the owner's: the commit is on its way.
+    `emitted` and `skipped` are for the owner to write; `withheld` events were emitted when theirs were applied before;
+    `committing` is the owner's: the commit is on its way.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class Handling:
         outbox: Outbox,
         group: ConsumerGroup,
         *,
-        epoch: int,
         alone: bool,
         blame: bool,
         careful: bool = False,
@@ -96,15 +95,16 @@ class Handling:
         self.redone = False
         self.committing = False
         self.emitted: list[Prepared] = []
-        self.skipped: dict[uuid.UUID, str] = {}
+        self.withheld = 0
+        self.skipped: dict[Work, str] = {}
         self._conn = conn
         self._codec = codec
         self._outbox = outbox
         self._group = group
-        self._epoch = epoch
         self._desk = desk or Desk()
         self._pace = pace
         # A list of events is one call: what it did cannot be undone in parts.
+        self._skips = group.on_reapply == "skip"
         self._careful = careful and not any(handler.batch for handler in group.handlers.values())
         self._alone = alone  # one event in the transaction: whatever fails is its doing
         self._blame = blame  # the database's condition has come out of these handlers too often to be its own
@@ -112,6 +112,7 @@ class Handling:
         # Lists being collected for handlers with `batch`, and in whose list a lane has events.
         self._lists: dict[Handler, list[tuple[Work, Event]]] = {}
         self._listed: dict[LaneKey, Handler] = {}
+        self._listed_epoch = 0  # of the events in all of them
 
     def run(self, works: list[Work]) -> None:
         """Decode and handle, in order. Raises Unplaced, Infrastructure, StopGroup or MemoryError."""
@@ -135,8 +136,17 @@ class Handling:
         blocked = self._blocked
         if blocked:
             works = [work for work in works if not self._stands_behind(work)]
+        if self._skips:
+            works = [work for work in works if not self._skip_again(work)]
         for work, event in [(work, self._decode(work)) for work in works]:
             self._handle(work, event)
+
+    def _skip_again(self, work: Work) -> bool:
+        if work.rerun:
+            self.skipped[work] = f"not run again in epoch {work.rerun}"
+            work.outcome = Outcome("skipped", self.skipped[work])
+            self.plain = False
+        return work.rerun > 0
 
     def _stands_behind(self, work: Work) -> bool:
         if work.lane in self._blocked:
@@ -162,7 +172,7 @@ class Handling:
             works = [work for work in works if work.finished]
             for work in works:
                 work.outcome = None
-                self.skipped.pop(work.id, None)
+                self.skipped.pop(work, None)
         self._blocked |= blocked
         conn.execute("release savepoint undoable")
 
@@ -187,6 +197,12 @@ class Handling:
         elif not handler.batch:
             self._call(handler, event, [work], [event])
         elif work.attempt == 1:
+            if work.rerun != self._listed_epoch:
+                for other in list(self._lists):
+                    self._flush(other)
+                self._listed_epoch = work.rerun
+                if self._stands_behind(work):
+                    return
             self._lists.setdefault(handler, []).append((work, event))
             self._listed[work.lane] = handler
         else:  # another try: a list of one, or a neighbour's failure would count for it
@@ -220,8 +236,8 @@ class Handling:
         conn = self._conn
         if self._pace is not None:
             self._take_turns(self._pace, len(events))
-        attempt = works[0].attempt
-        ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
+        attempt, epoch = works[0].attempt, works[0].rerun
+        ctx = Context(conn, self._outbox, self._group.name, events, attempt, epoch, self._group.timeout)
         before = conn.sent
         self._desk.context = ctx
         try:
@@ -239,11 +255,14 @@ class Handling:
             self._failed(works, Swallowed(), sent=True)
             return
         if ctx.emitted is not None:
-            self.emitted += ctx.emitted
+            if epoch:
+                self.withheld += len(ctx.emitted)
+            else:
+                self.emitted += ctx.emitted
         outcome = DONE
         if ctx.skipped is not None:
             outcome = Outcome("skipped", ctx.skipped)
-            self.skipped |= {work.id: ctx.skipped for work in works}
+            self.skipped |= dict.fromkeys(works, ctx.skipped)
             self.plain = False
         for work in works:
             work.outcome = outcome

@@ -12,6 +12,7 @@ from psycopg import Cursor
 
 from stream.connection import HandlerConnection
 from stream.database import query
+from stream.work import Work
 
 
 class Taken(Exception):
@@ -34,11 +35,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The ledger of one group, as one worker writes it. `epoch` 0 is the group's normal life."""
+    """The ledger of one group, as one worker writes it."""
 
     group: str
     worker: str
-    epoch: int = 0
 
     def claim(
         self, conn: HandlerConnection, ids: Sequence[UUID], attempts: Sequence[int] | None = None
@@ -49,7 +49,7 @@ class Ledger:
         The row, not yet committed, is the lock: another transaction that claims the same event waits for this one.
         Ids are sorted, so that two of them cannot wait for each other.
         """
-        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker}
+        arguments = {"group": self.group, "epoch": 0, "worker": self.worker}
         if attempts is None:
             arguments["ids"] = _array(sorted(ids, key=attrgetter("int")))
             return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
@@ -58,30 +58,52 @@ class Ledger:
 
     def claim_one(self, conn: HandlerConnection, id: UUID, attempt: int, lane: int) -> tuple[bool, bool]:
         """The same for one event; returns whether it was claimed, and whether its lane has parked rows."""
-        arguments = {"group": self.group, "epoch": self.epoch, "worker": self.worker}
+        arguments = {"group": self.group, "epoch": 0, "worker": self.worker}
         arguments |= {"id": id.hex, "attempt": attempt, "lane": lane}
         rows = conn.execute(query("claim_one"), arguments).rowcount
         return rows > 0, rows > 1
 
-    def applied(self, conn: HandlerConnection, ids: Sequence[UUID]) -> Any:
-        """A cursor over those that are in the ledger, by what is committed."""
-        return conn.execute(query("applied"), {"group": self.group, "epoch": self.epoch, "ids": _array(ids)})
+    def claim_reapplied(self, conn: HandlerConnection, works: Sequence[Work]) -> Cursor[tuple[Any, ...]]:
+        """The same for works of an epoch above 0. A cursor over those claimed: event id, epoch, and whether the event
+        is applied for the first time."""
+        asked = {
+            "group": self.group,
+            "worker": self.worker,
+            "ids": _array([work.id for work in works]),
+            "epochs": [work.epoch for work in works],
+            "attempts": [work.attempt for work in works],
+        }
+        conn.execute(query("forget_deaths"), asked)
+        return conn.execute(query("claim_reapplied"), asked, binary=True)
 
-    def unclaim(self, conn: HandlerConnection, ids: Iterable[UUID]) -> None:
-        """Take back claims whose events were not applied."""
-        conn.execute(query("unclaim"), {"group": self.group, "epoch": self.epoch, "ids": _array(ids)})
-
-    def skip(self, conn: HandlerConnection, reasons: Mapping[UUID, str]) -> None:
-        """Note that claimed events had nothing to do, and why."""
-        conn.execute(
-            query("skip"),
+    def applied(self, conn: HandlerConnection, works: Sequence[Work]) -> Any:
+        """A cursor over (event id, epoch) of those that are in the ledger, by what is committed."""
+        return conn.execute(
+            query("applied"),
             {
                 "group": self.group,
-                "epoch": self.epoch,
-                "ids": _array(reasons),
-                "reasons": list(reasons.values()),
+                "ids": _array([work.id for work in works]),
+                "epochs": [work.epoch for work in works],
             },
         )
+
+    def unclaim(self, conn: HandlerConnection, works: Iterable[Work]) -> None:
+        """Take back claims whose events were not applied."""
+        ids, epochs = _entries(works)
+        conn.execute(query("unclaim"), {"group": self.group, "ids": _array(ids), "epochs": epochs})
+
+    def skip(self, conn: HandlerConnection, reasons: Mapping[Work, str]) -> None:
+        """Note that claimed events had nothing to do, and why."""
+        ids, epochs = _entries(reasons)
+        texts = [reason for work, reason in reasons.items() for _ in work.entries]
+        arguments = {"group": self.group, "ids": _array(ids), "epochs": epochs, "reasons": texts}
+        conn.execute(query("skip"), arguments)
+
+
+def _entries(works: Iterable[Work]) -> tuple[list[UUID], list[int]]:
+    """Event ids and epochs of the ledger rows that these works hold."""
+    pairs = [(work.id, epoch) for work in works for epoch in work.entries]
+    return [id for id, _ in pairs], [epoch for _, epoch in pairs]
 
 
 def _array(ids: Iterable[UUID]) -> str:

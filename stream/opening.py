@@ -13,7 +13,7 @@ somebody else holds is not waited for, because a slow handler may: the events of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,8 @@ import psycopg
 
 from stream.connection import HandlerConnection
 from stream.database import query
-from stream.ledger import Claim, Ledger
+from stream.epochs import Epochs
+from stream.ledger import Ledger
 from stream.outcomes import BUSY, DUPLICATE, PARKED
 from stream.parking import Parking
 from stream.work import Work, forget
@@ -41,6 +42,7 @@ class Opening:
 
     ledger: Ledger
     parking: Parking | None = None
+    epochs: Epochs = field(default_factory=Epochs)
     _wary: bool = False  # something of the group was parked when we last looked
     _met: set[int] = field(default_factory=set)  # lanes that were
 
@@ -91,13 +93,13 @@ class Opening:
         Claimed first and looked up then: what is found parked gives the claim back by undoing the transaction.
         """
         parking = self.parking
-        if len(works) == 1:
+        if len(works) == 1 and not works[0].epoch:
             return self._begin_one(conn, works[0], locked)
         wary = self._wary and parking is not None
         with conn.pipeline():
             conn.execute("begin")
             before = conn.execute(query("any_parked"), {"group": self.ledger.group}) if wary else None
-            claim = self._claim(conn, works)
+            settle = self._claim(conn, works)
             if wary:
                 assert parking is not None
                 after = parking.look(conn, {parking.lane_of(work) for work in works})
@@ -112,7 +114,7 @@ class Opening:
             if locked or (self._wary and not wary):
                 conn.rollback()
                 return False
-        _claimed(works, claim.refused())
+        settle()
         return True
 
     def _begin_one(self, conn: HandlerConnection, work: Work, locked: set[int]) -> bool:
@@ -127,11 +129,28 @@ class Opening:
         _claimed([work], set() if mine else {work.id})
         return True
 
-    def _claim(self, conn: HandlerConnection, works: Sequence[Work]) -> Claim:
-        again = any([work.first for work in works])
-        return self.ledger.claim(
+    def _claim(
+        self, conn: HandlerConnection, works: Sequence[Work], *, parked: bool = False
+    ) -> Callable[[], None]:
+        """Statements only; once their pipeline has ended, what is returned tells each work what came of it."""
+        # Those of epochs first: the same event at a place outside its range is a duplicate then.
+        reapplied = [work for work in works if work.epoch] if self.epochs else []
+        if reapplied:
+            works = [work for work in works if not work.epoch]
+            cursor = self.ledger.claim_reapplied(conn, reapplied)
+            if not works:
+                return lambda: _claimed_again(reapplied, cursor)
+        again = parked or any([work.first for work in works])
+        claim = self.ledger.claim(
             conn, [work.id for work in works], [work.attempt for work in works] if again else None
         )
+
+        def settle() -> None:
+            _claimed(works, claim.refused())
+            if reapplied:
+                _claimed_again(reapplied, cursor)
+
+        return settle
 
     def _begin_locked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
         """The same where lanes are parked, or are to be: these are locked. False: more of them were met, now among
@@ -153,10 +172,10 @@ class Opening:
         free = [work for work, lane in pairs if lane not in parked and lane not in taken]
         behind = [work for work, lane in pairs if lane in parked and lane not in taken]
         with conn.pipeline():
-            claim = self._claim(conn, free)
+            settle = self._claim(conn, free)
             again = parking.look(conn, {lane for lane in lanes if lane not in parked})
-            applied = self.ledger.applied(conn, [work.id for work in behind])
-        done = {id for (id,) in applied}  # read twice: not to be parked, maybe even before what holds its key
+            applied = self.ledger.applied(conn, behind)
+        done = set(applied)  # read twice: not to be parked, maybe even before what holds its key
         met = {lane for (lane,) in again}
         if met:
             locked |= met
@@ -165,8 +184,8 @@ class Opening:
             if lane in taken:
                 work.outcome = BUSY
             elif lane in parked:
-                work.outcome = DUPLICATE if work.id in done else PARKED
-        _claimed(free, claim.refused())
+                work.outcome = DUPLICATE if (work.id, work.epoch) in done else PARKED
+        settle()
         return True
 
     def woken(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> tuple[list[Work], set[int]]:
@@ -181,9 +200,8 @@ class Opening:
         taken = set(lanes).difference([lane for (lane,) in ours])
         works = [work for work in parking.works(loaded) if work.row is None or work.row.lane not in taken]
         if works:
-            singles = _singles(works)
-            claim = self.ledger.claim(conn, [w.id for w in singles], [w.attempt for w in singles])
-            _claimed(singles, claim.refused())
+            self.date(works)
+            self._claim(conn, _singles(works), parked=True)()
         return works, taken
 
     def peek(self, conn: HandlerConnection, lane: int) -> list[Work]:
@@ -191,14 +209,21 @@ class Opening:
         assert self.parking is not None
         return self.parking.works(self.parking.load(conn, [lane], 1))
 
+    def date(self, works: Sequence[Work]) -> None:
+        """Give the works the epochs of their positions."""
+        if self.epochs:
+            for work in works:
+                record = work.record
+                work.epoch = self.epochs.of(record.topic, record.partition, record.offset)
+
 
 def _singles(works: Sequence[Work]) -> list[Work]:
     """The works without the doubles among them, which are duplicates."""
     if len({work.id.int for work in works}) == len(works):  # a UUID's own hash is made in Python
         return list(works)
-    first: dict[UUID, Work] = {}
+    first: dict[tuple[UUID, int], Work] = {}
     for work in works:
-        if first.setdefault(work.id, work) is not work and not work.finished:
+        if first.setdefault((work.id, work.epoch), work) is not work and not work.finished:
             work.outcome = DUPLICATE
     return list(first.values())
 
@@ -214,3 +239,15 @@ def _claimed(works: Sequence[Work], refused: set[UUID]) -> None:
             work.outcome = DUPLICATE
         else:
             work.claimed = True
+
+
+def _claimed_again(works: Sequence[Work], claimed: Iterable[Sequence[Any]]) -> None:
+    """What of a range that is run again was claimed: (event id, epoch, whether it is for the first time)."""
+    first = {(id, epoch): first for id, epoch, first in claimed}
+    for work in works:
+        mine = first.get((work.id, work.epoch))
+        if mine is None:
+            work.outcome = DUPLICATE
+        else:
+            work.claimed = True
+            work.rerun = 0 if mine else work.epoch

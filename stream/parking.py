@@ -40,12 +40,15 @@ class Verdict:
 
 
 class Parking:
-    """The parked rows of one group, in one epoch. Statements only: transactions are the caller's."""
+    """The parked rows of one group. Statements only: transactions are the caller's.
 
-    def __init__(self, group: str, worker: str, *, on_dead: str, epoch: int = 0) -> None:
+    A row has no epoch of its own (the column is 0): its position says it, whenever it runs.
+    """
+
+    def __init__(self, group: str, worker: str, *, on_dead: str) -> None:
         self._group = group
         self._on_dead = on_dead
-        self._base: dict[str, Any] = {"group": group, "epoch": epoch, "worker": worker}
+        self._base: dict[str, Any] = {"group": group, "epoch": 0, "worker": worker}
 
     def lane_of(self, work: Work) -> int:
         """The number of a work's lane: what is locked and looked for."""
@@ -119,6 +122,7 @@ class Parking:
                 "stacks": [verdict.failure.stack for verdict in verdicts],
                 "trace_ids": [trace_id(work.record) for work in works],
                 "deploy_faults": [verdict.failure.deploy_fault for verdict in verdicts],
+                "epochs": [work.epoch for work in works],
                 "on_dead": self._on_dead,
             },
         )
@@ -126,14 +130,23 @@ class Parking:
             query("ledger_dead"),
             self._base
             | {
-                "ids": [work.id for work in works],
-                "attempts": [work.attempt for work in works],
-                "reasons": [f"{v.failure.error_class}: {v.failure.message}" for v in verdicts],
+                "ids": [v.work.id for v in verdicts for _ in v.work.entries],
+                "epochs": [epoch for v in verdicts for epoch in v.work.entries],
+                "attempts": [v.work.attempt for v in verdicts for _ in v.work.entries],
+                "reasons": [
+                    f"{v.failure.error_class}: {v.failure.message}" for v in verdicts for _ in v.work.entries
+                ],
             },
         )
         if self._on_dead == "release":
             self.unpark(conn, works)
         return letters
+
+    def supersede(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
+        """Close the letters of events that were given up in an earlier epoch, and are settled in their own now."""
+        if works:
+            asked = {"ids": [work.id for work in works], "epochs": [work.epoch for work in works]}
+            conn.execute(query("supersede_letters"), self._base | asked)
 
     def unpark(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
         """Take away the rows of these works."""

@@ -30,6 +30,7 @@ from stream.config import Config
 from stream.control import Control
 from stream.dispatch import Dispatch
 from stream.ends import MOST_NAMED, Ends
+from stream.epochs import Epochs
 from stream.execution import Execution
 from stream.failing import Failing
 from stream.failpoints import failpoint
@@ -84,7 +85,8 @@ class Processor:
         worker = f"{socket.gethostname()}-{os.getpid()}-{group.name}"
         self._state = GroupState(config.database_url, group.name, worker)
         self._consumer = GroupConsumer(config, group.name, prefetch=2 * group.batch, ends=exit_at_end)
-        self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
+        epochs = Epochs()
+        self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping, epochs)
         health = Health(config.retries)
         self._watchdog = Watchdog(group.name, group.timeout)
         self._pace = (
@@ -102,6 +104,7 @@ class Processor:
                 failing=Failing.of(group, name, health, config.retries, self._may_postpone),
                 desk=self._watchdog.desk(),
                 pace=self._pace,
+                epochs=epochs,
             ),
         )
         self._control = Control(

@@ -117,7 +117,7 @@ class Settlement:
             self._judge(conn, failing, special, settled)
         given_up = {id(v.work) for v in settled.verdicts if v.retry is None}
         unapplied = [
-            work.id
+            work
             for work in special
             if work.claimed and (work.outcome is NO_HANDLER or not work.finished) and id(work) not in given_up
         ]
@@ -125,10 +125,12 @@ class Settlement:
             self._ledger.unclaim(conn, unapplied)
         if handling.skipped:
             self._ledger.skip(conn, handling.skipped)
+        if self._failing is not None:
+            self._failing.parking.supersede(conn, [work for work in works if _tried_at_last(work)])
         if failing is not None:
             # In a pipeline that is open already, nothing here is waited for but by what asks for a letter's number.
             with conn.pipeline() if conn.open_pipeline is None else nullcontext():
-                letters = self._write_down(conn, failing, special, settled, self._emitted(handling))
+                letters = self._write_down(conn, failing, special, settled, handling.emitted)
             if letters is not None:
                 ids, numbers, _ = letters.fetchone()
                 settled.letters = dict(zip(ids, numbers, strict=True))
@@ -139,7 +141,7 @@ class Settlement:
 
     def emit(self, conn: HandlerConnection, handling: Handling) -> None:
         """Write what handlers emitted, last: it takes locks on keys. All there is to settle where all is done."""
-        self._outbox.write(conn, self._emitted(handling))
+        self._outbox.write(conn, handling.emitted)
 
     def applied(self, count: int) -> None:
         """A transaction in which so many fresh events were done, and nothing else happened, is committed."""
@@ -176,10 +178,6 @@ class Settlement:
             raise GroupHalted from error
 
     # -- inside -----------------------------------------------------------------------------------------------------
-
-    def _emitted(self, handling: Handling) -> list[Prepared]:
-        """In a second run of history, what was emitted then was emitted."""
-        return handling.emitted if self._ledger.epoch == 0 else []
 
     def _judge(self, conn: HandlerConnection, failing: Failing, works: list[Work], settled: Settled) -> None:
         verdicts = [self._verdict(failing, work) for work in works if work.failed]
@@ -305,6 +303,11 @@ def _age_s(work: Work) -> float:
     if work.row is not None:
         return work.row.age_s
     return 0.0 if work.first is None else time.monotonic() - work.first.at
+
+
+def _tried_at_last(work: Work) -> bool:
+    """Of a range run again, and applied in no epoch before: maybe since it was given up."""
+    return work.epoch > 0 and work.claimed and not work.rerun and (work.finished or work.failed)
 
 
 def _moves(work: Work) -> bool:

@@ -9,13 +9,12 @@ counts as released again only once its suspects are behind us. Normal running pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from uuid import UUID
 
 from stream.connection import HandlerConnection
 from stream.database import query
 from stream.groups import ConsumerGroup
 from stream.lanes import MOST_POSTPONED
-from stream.ledger import Taken
+from stream.ledger import Ledger, Taken
 from stream.offsets import Partition, Progress
 from stream.outcomes import DUPLICATE
 from stream.policy import ProcessDied
@@ -101,14 +100,12 @@ class Deaths:
             conn.execute(query("pardon"), row)
             del self._blamed[place]
 
-    def sift(self, conn: HandlerConnection, epoch: int, works: Sequence[Work]) -> None:
+    @staticmethod
+    def sift(conn: HandlerConnection, ledger: Ledger, works: Sequence[Work]) -> None:
         """Take out what was applied before: most of what a dead process read again."""
-        ids = [work.id for work in works]
-        found: set[UUID] = {
-            id for (id,) in conn.execute(query("applied"), {"group": self._group, "epoch": epoch, "ids": ids})
-        }
+        found = set(ledger.applied(conn, works))
         for work in works:
-            if work.id in found:
+            if (work.id, work.epoch) in found:
                 work.outcome = DUPLICATE
 
     def alone(self, conn: HandlerConnection, work: Work, act: Callable[[], bool]) -> None:

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import NoReturn
 
 import psycopg
+import structlog
 from psycopg.pq import TransactionStatus
 
 from stream import database
@@ -27,6 +28,8 @@ from stream.schemas import AvroCodec
 from stream.settlement import Settlement
 from stream.watchdog import Desk
 from stream.work import Work, forget, leave_behind, let_go
+
+log = structlog.get_logger("stream.execution")
 
 LOCK_TIMEOUT_S = 10  # a claim blocked for longer is tried again later
 TRANSACTION_ENDED = "ST001"  # stream.same_transaction()
@@ -86,7 +89,6 @@ class Transactions:
             self._codec,
             self._outbox,
             self._group,
-            epoch=self._ledger.epoch,
             alone=len(runnable) == 1,
             blame=self.blames,
             careful=self.careful_for > 0 and len(runnable) > 1,
@@ -185,9 +187,15 @@ class Transactions:
             self.careful_for = CAREFUL_FOR if handling.redone else max(0, self.careful_for - 1)
             failpoint("consume.handled")
             if not handling.plain:
+                leave_behind(works)  # tried again beside a failed one, an earlier event may fail too
                 settlement.postpone(runnable)
-            # Fresh, all of them this transaction's, and all of them done.
-            plain = handling.plain and 0 < len(runnable) == len(pending) and runnable[0].row is None
+            # Fresh, all of them this transaction's, of no epoch, and all of them done.
+            plain = (
+                handling.plain
+                and 0 < len(runnable) == len(pending)
+                and runnable[0].row is None
+                and not any([work.epoch for work in runnable])
+            )
             if not plain and (handling.doomed or not settlement.worth_committing(works)):
                 return False
             if not together and conn.info.transaction_status == TransactionStatus.IDLE:
@@ -207,6 +215,8 @@ class Transactions:
             else:  # in one round trip; where the first raises, the second is not run
                 conn.execute(SAME_TRANSACTION + "; commit")
         failpoint("consume.after_commit")
+        if handling.withheld:
+            log.info("emits.withheld", group=self._group.name, events=handling.withheld)
         if settled is None:
             settlement.applied(len(pending))
         else:

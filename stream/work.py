@@ -26,7 +26,8 @@ class Work:
     """One record. `type` and `time` are what its headers say, `id` is never missing.
 
     `first`: this is the second try, of a record that was kept in memory. `row`: it was parked, and this is another
-    try. `claimed`: this transaction holds its ledger row.
+    try. `epoch` is its position's (epochs.py). `claimed`: this transaction holds its ledger rows, and `rerun` says
+    what of: the epoch, where the event was applied in an earlier one, else 0.
     """
 
     record: Record
@@ -36,8 +37,10 @@ class Work:
     time: str | None
     row: ParkedRow | None = None
     first: FirstTry | None = None
+    epoch: int = 0
     outcome: Outcome | None = None
     claimed: bool = False
+    rerun: int = 0
 
     def fail(self, error: BaseException, stage: Stage) -> None:
         self.outcome = Outcome("failed", text_of(error), error, stage)
@@ -48,6 +51,13 @@ class Work:
         if self.row is not None:
             return self.row.attempts + 1
         return 1 if self.first is None else 2
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        """Epochs of its rows in the ledger: where it is applied for the first time, always that of epoch 0 too."""
+        if not self.epoch:
+            return (0,)
+        return (self.epoch,) if self.rerun else (0, self.epoch)
 
     @property
     def finished(self) -> bool:
@@ -63,11 +73,13 @@ class Work:
 
 
 def leave_behind(works: Iterable[Work]) -> None:
-    """What stands behind an unfinished event of its key does not run."""
+    """What stands behind an unfinished event of its key does not run; where it has failed already, in a transaction
+    that the earlier one still survived, that does not count."""
     blocked: set[LaneKey] = set()
     for work in works:
-        if work.lane in blocked and work.outcome is None:
-            work.outcome = UNRUN
+        if work.lane in blocked:
+            if work.outcome is None or work.outcome.kind in ("failed", "postponed"):
+                work.outcome = UNRUN
         elif work.outcome is not None and not work.finished:
             blocked.add(work.lane)
 

@@ -312,3 +312,24 @@ def test_probes_are_further_and_further_apart(retrying, conn) -> None:
         seconds.append(apart)
         conn.execute(query("probe_failed"), {"group": "testers", "most_s": USUAL.probe_most_s})
     assert seconds == [1, 2, 4, 8, 16, 30, 30]
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_an_event_that_fails_when_a_later_one_had_failed_already_goes_first(
+    small, worker, effects, conn, careful
+) -> None:
+    """The second of a key fails and undoes the first, which then fails as well."""
+    calls: Counter[int] = Counter()
+
+    def handler(event: Event, ctx: Context) -> None:
+        n = event.data["n"]
+        calls[n] += 1
+        apply(event, ctx)
+        if n == 2 or (n == 1 and calls[n] == 2):
+            raise ValueError(f"{n} fails late")
+
+    w = worker(handler, batch=10, may_postpone=lambda _: True)
+    if careful:
+        w.execution._transactions.careful_for = 10
+    assert w.kinds(*[record(small, "a", n) for n in (1, 2, 3)]) == ["postponed", "unrun", "unrun"]
+    assert parked(conn) == []

@@ -31,7 +31,9 @@ def play(small: Project, new_database: Callable[[], str]) -> Callable[..., list[
         url = new_database()
         with psycopg.connect(url) as conn:
             conn.execute(
-                "create table effect (seq bigint generated always as identity, event_id uuid, key text, n int not null)"
+                "create table effect"
+                " (seq bigint generated always as identity, event_id uuid, key text,"
+                " n int not null, epoch int not null)"
             )
         chaos = Chaos(small, url, seed, **options)
         chaos.run(1.0)
@@ -43,6 +45,11 @@ def play(small: Project, new_database: Callable[[], str]) -> Callable[..., list[
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_effect_is_lost_doubled_or_out_of_order_and_nothing_stays_parked(play, seed) -> None:
     assert play(seed) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ranges_run_again_meanwhile_are_applied_once_more_each_and_in_order(play, seed) -> None:
+    assert play(seed, reapplying=True) == []
 
 
 class WithoutLock(Parking):

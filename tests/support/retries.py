@@ -11,6 +11,7 @@ import psycopg
 
 from stream import ConsumerGroup
 from stream.config import RetrySettings
+from stream.epochs import Epochs
 from stream.events import Record
 from stream.execution import Execution
 from stream.failing import Failing
@@ -40,6 +41,7 @@ class RetryingWorker:
         health: Health | None = None,
         parking_class: type[Parking] = Parking,
         may_postpone: Callable[[int], bool] = lambda _: False,
+        epochs: Epochs | None = None,
         **options: Any,
     ) -> None:
         self.group = ConsumerGroup("testers", topics=["things"], start="beginning", **options)
@@ -54,7 +56,7 @@ class RetryingWorker:
             may_postpone=may_postpone,
         )
         self.execution = Execution(
-            self.group, project, url, worker=name, stopping=self.stopping, failing=failing
+            self.group, project, url, worker=name, stopping=self.stopping, failing=failing, epochs=epochs
         )
 
     def run(self, *records: Record) -> list[Outcome]:

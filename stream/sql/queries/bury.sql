@@ -4,13 +4,13 @@ with letter as (
         consumer_group, topic, partition, "offset", event_id, epoch, type, key, value, header_names, header_values,
         timestamp, kind, stage, error_class, error_message, error_stack, errors, fingerprint, attempts,
         first_failed_at, last_failed_at, worker, trace_id, on_dead, deploy_fault, replays)
-    select p.consumer_group, p.topic, p.partition, p."offset", p.event_id, p.epoch, p.type, p.key, p.value,
+    select p.consumer_group, p.topic, p.partition, p."offset", p.event_id, r.epoch, p.type, p.key, p.value,
            p.header_names, p.header_values, p.timestamp, p.error_kind, p.error_stage, p.error_class, p.error_message,
            r.stack, p.errors, p.fingerprint, p.attempts, p.first_failed_at, p.last_failed_at, p.worker, r.trace_id,
            %(on_dead)s, r.deploy_fault, p.replays
     from unnest(%(topics)s::text[], %(partitions)s::int[], %(offsets)s::bigint[], %(ids)s::uuid[],
-                %(stacks)s::text[], %(trace_ids)s::text[], %(deploy_faults)s::boolean[])
-         r(topic, partition, "offset", event_id, stack, trace_id, deploy_fault)
+                %(stacks)s::text[], %(trace_ids)s::text[], %(deploy_faults)s::boolean[], %(epochs)s::int[])
+         r(topic, partition, "offset", event_id, stack, trace_id, deploy_fault, epoch)
     join stream.parked p on p.consumer_group = %(group)s and p.topic = r.topic and p.partition = r.partition
          and p."offset" = r."offset" and p.event_id = r.event_id and p.epoch = %(epoch)s
     returning id, event_id

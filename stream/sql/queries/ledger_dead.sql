@@ -1,3 +1,3 @@
 update stream.ledger l set outcome = 'dead', attempts = d.attempts, reason = d.reason
-from unnest(%(ids)s::uuid[], %(attempts)s::int[], %(reasons)s::text[]) d (id, attempts, reason)
-where l.consumer_group = %(group)s and l.epoch = %(epoch)s and l.event_id = d.id
+from unnest(%(ids)s::uuid[], %(epochs)s::int[], %(attempts)s::int[], %(reasons)s::text[]) d (id, epoch, attempts, reason)
+where l.consumer_group = %(group)s and l.event_id = d.id and l.epoch = d.epoch

@@ -5,13 +5,12 @@ select l.id, l.consumer_group as "group", l.event_id, l.type, l.key, l.topic, l.
        l.epoch, l.value, l.header_names, l.header_values, l.timestamp, l.error_stack, l.errors, l.fingerprint,
        l.on_dead, l.replays, l.died_at, l.resolved_at, l.resolved_by, l.resolved_reason, p.held, p.followers,
        (select max(n.id) from stream.dead_letter n
-        where n.event_id = l.event_id and n.consumer_group = l.consumer_group and n.epoch = l.epoch
-          and n.id > l.id) as newer
+        where n.event_id = l.event_id and n.consumer_group = l.consumer_group and n.id > l.id) as newer
 from stream.letters(%(status)s, %(group)s, %(error_class)s, %(stage)s, %(since)s, %(until)s, %(key)s, %(fingerprint)s,
                     %(ids)s::bigint[], %(up_to)s) l
 cross join lateral (
     select coalesce(bool_or(q.held and q."offset" = l."offset" and q.partition = l.partition
-                            and q.event_id = l.event_id and q.epoch = l.epoch), false) as held,
+                            and q.event_id = l.event_id), false) as held,
            (count(*) filter (where (q.partition, q."offset") > (l.partition, l."offset")))::int as followers
     from stream.parked q
     where q.consumer_group = l.consumer_group

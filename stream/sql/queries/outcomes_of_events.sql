@@ -5,7 +5,7 @@ select l.event_id, l.consumer_group, l.outcome, l.at, l.attempts, l.epoch, l.wor
            where d.event_id = l.event_id and d.consumer_group = l.consumer_group and d.epoch = l.epoch) end,
        l.outcome = 'dead' and exists (
            select from stream.parked p
-           where p.consumer_group = l.consumer_group and p.event_id = l.event_id and p.epoch = l.epoch and p.held)
+           where p.consumer_group = l.consumer_group and p.event_id = l.event_id and p.held)
 from stream.ledger l
 where l.consumer_group = any (%(groups)s) and l.event_id = any (%(ids)s)
 order by l.at, l.consumer_group

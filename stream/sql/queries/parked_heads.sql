@@ -2,7 +2,7 @@
 select h.consumer_group as "group", h.topic, h.key, h.partition, h."offset", h.event_id, h.epoch, h.type, h.held,
        h.followers, h.attempts, h.since, h.last_failed_at, h.due_at, h.error_class, h.error_message,
        (select max(d.id) from stream.dead_letter d
-        where h.held and d.event_id = h.event_id and d.consumer_group = h.consumer_group and d.epoch = h.epoch
+        where h.held and d.event_id = h.event_id and d.consumer_group = h.consumer_group
           and d.status = 'open') as letter
 from (
     select distinct on (p.consumer_group, p.topic, p.key, k.alone)

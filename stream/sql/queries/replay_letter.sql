@@ -5,7 +5,7 @@ insert into stream.parked as p (
     consumer_group, topic, partition, "offset", event_id, epoch, type, key, value, header_names, header_values,
     timestamp, lane, last_failed_at, error_kind, error_stage, error_class, error_message, errors, fingerprint, worker,
     replays)
-select d.consumer_group, d.topic, d.partition, d."offset", d.event_id, d.epoch, d.type, d.key, d.value,
+select d.consumer_group, d.topic, d.partition, d."offset", d.event_id, 0, d.type, d.key, d.value,
        d.header_names, d.header_values, d.timestamp,
        stream.parked_lane(d.consumer_group, d.topic, d.key, d.partition), d.last_failed_at, d.kind, d.stage,
        d.error_class, d.error_message, d.errors, d.fingerprint, d.worker, d.replays + 1

@@ -1,0 +1,281 @@
+"""History run again: what was applied is applied once more in its epoch, once; what was not, is as it ever was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from stream import Context, Event, PermanentError, reapplies, replays
+from stream.epochs import Epochs, Range
+from stream.events import Record
+from tests.support.retries import RetryingWorker, make_due, parked, retry_records
+from tests.support.small import record
+
+
+@pytest.fixture
+def seen(conn: psycopg.Connection[Any]) -> Callable[[], list[tuple[int, int]]]:
+    """(n, epoch) of each effect, in order."""
+    conn.execute(
+        "create table effect"
+        " (seq bigint generated always as identity, event_id uuid, key text, n int not null, epoch int not null)"
+    )
+    conn.commit()
+
+    def read() -> list[tuple[int, int]]:
+        rows = conn.execute("select n, epoch from effect order by seq").fetchall()
+        conn.commit()
+        return rows
+
+    return read
+
+
+def apply(event: Event, ctx: Context) -> None:
+    ctx.db.execute(
+        "insert into effect (event_id, key, n, epoch) values (%s, %s, %s, %s)",
+        [event.id, event.key, event.data["n"], ctx.epoch],
+    )
+    ctx.emit("Echoed", key=str(event.key), data={"n": event.data["n"]})
+
+
+class Failing:
+    """Applies, except for these numbers for as long as they are among them."""
+
+    def __init__(self, *numbers: int, error: BaseException) -> None:
+        self.numbers, self.error = set(numbers), error
+
+    def __call__(self, event: Event, ctx: Context) -> None:
+        if event.data["n"] in self.numbers:
+            raise self.error
+        apply(event, ctx)
+
+
+def again(
+    conn: psycopg.Connection[Any], epochs: Epochs, records: list[Record], old: int | None = None
+) -> int:
+    """Rewind to the first of these: as a new epoch."""
+    low, high = records[0].offset, records[-1].offset + 1
+    ranges = [Range("things", 0, low, high, high if old is None else old)]
+    epoch = reapplies.plan(conn, "testers", ranges, who="the test", reason=None)
+    reapplies.finish(conn, "testers", epoch)
+    conn.commit()
+    learn(conn, epochs)
+    return epoch
+
+
+def learn(conn: psycopg.Connection[Any], epochs: Epochs) -> None:
+    columns = "epoch, topic, partition, from_offset, to_offset, old_offset"
+    rows = conn.execute(f"select {columns} from stream.reapply").fetchall()
+    conn.commit()
+    epochs.learn((epoch, Range(*rest)) for epoch, *rest in rows)
+
+
+def emitted(conn: psycopg.Connection[Any]) -> int:
+    [(count,)] = conn.execute("select count(*) from stream.outbox where topic = 'echoes'").fetchall()
+    conn.commit()
+    return int(count)
+
+
+def letters(conn: psycopg.Connection[Any]) -> list[tuple[str, int]]:
+    rows = conn.execute("select status, epoch from stream.dead_letter order by id").fetchall()
+    conn.commit()
+    return rows
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_each_event_of_the_range_is_applied_once_more_and_emits_nothing(
+    small, retrying, seen, conn, batch
+) -> None:
+    epochs = Epochs()
+    w: RetryingWorker = retrying(apply, batch=batch, epochs=epochs)
+    records = [record(small, "a", n) for n in range(4)]
+    runs = [records] if batch > 1 else [[each] for each in records]
+    for run in runs:
+        w.run(*run)
+    assert again(conn, epochs, records[1:]) == 1
+    for _ in range(2):  # the second time, as after a crash
+        for run in runs:
+            w.run(*run)
+    assert seen() == [(0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (3, 1)]
+    assert emitted(conn) == 4
+    assert again(conn, epochs, records[2:]) == 2
+    for run in runs:
+        w.run(*run)
+    assert seen()[7:] == [(2, 2), (3, 2)]
+
+
+def test_a_list_holds_events_of_one_epoch(small, retrying, seen, conn) -> None:
+    lists = []
+
+    def handler(event: Event, ctx: Context) -> None:
+        apply(event, ctx)
+
+    def handle(events: list[Event], ctx: Context) -> None:
+        lists.append(([event.data["n"] for event in events], ctx.epoch))
+        for event in events:
+            apply(event, ctx)
+
+    epochs = Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    w.group.handlers.clear()
+    w.group.on("Happened", batch=True)(handle)
+    records = [record(small, key, n) for n, key in enumerate("abab")]
+    w.run(*records[:3])
+    again(conn, epochs, records[1:], old=records[3].offset)
+    assert w.kinds(*records) == ["duplicate", "done", "done", "done"]
+    assert lists == [([0, 1, 2], 0), ([1, 2], 1), ([3], 0)]
+    assert emitted(conn) == 4
+
+
+def test_a_group_that_skips_them_writes_down_why(small, retrying, seen, conn) -> None:
+    epochs = Epochs()
+    w: RetryingWorker = retrying(apply, epochs=epochs, on_reapply="skip")
+    records = [record(small, "a", n) for n in range(2)]
+    w.run(records[0])
+    again(conn, epochs, records, old=records[1].offset)
+    assert w.kinds(records[0]) == ["skipped"]
+    assert w.kinds(records[1]) == ["done"]  # it had never been applied
+    assert seen() == [(0, 0), (1, 0)]
+    reasons = conn.execute("select epoch, outcome, reason from stream.ledger order by at, epoch").fetchall()
+    assert reasons == [
+        *((0, "done", None), (1, "skipped", "not run again in epoch 1")),
+        *((0, "done", None), (1, "done", None)),
+    ]
+
+
+def test_what_was_given_up_is_tried_as_for_the_first_time(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(1, error=PermanentError("a bug")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in range(3)]
+    assert w.kinds(*records) == ["done", "dead", "unrun"]
+    assert w.kinds(*records) == ["duplicate", "duplicate", "done"]
+    again(conn, epochs, records)
+    assert w.kinds(*records) == ["done", "dead", "unrun"]
+    assert w.kinds(*records) == ["duplicate", "duplicate", "done"]
+    assert letters(conn) == [("superseded", 0), ("open", 1)]
+    handler.numbers.clear()
+    again(conn, epochs, records)
+    assert w.kinds(*records) == ["done", "done", "done"]
+    assert seen() == [(0, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 0), (2, 2)]
+    assert letters(conn) == [("superseded", 0), ("superseded", 1)]
+    assert emitted(conn) == 3
+
+
+def test_an_event_that_died_of_its_second_run_is_replayed_in_it(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(error=PermanentError("a bug")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in range(2)]
+    w.run(*records)
+    again(conn, epochs, records)
+    handler.numbers.add(1)
+    assert w.kinds(*records) == ["done", "dead"]
+    handler.numbers.clear()
+    [(letter,)] = conn.execute("select id from stream.dead_letter").fetchall()
+    conn.commit()
+    assert replays.replay(conn, letter).result == "replayed"
+    conn.commit()
+    assert w.wake(*retry_records(conn)) == ["done"]
+    assert seen() == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert w.kinds(*records) == ["duplicate", "duplicate"]
+
+
+def test_what_is_parked_makes_way_and_is_run_in_its_turn(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(1, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in range(3)]
+    assert w.kinds(*records) == ["done", "parked", "parked"]
+    again(conn, epochs, records)
+    assert parked(conn) == []
+    handler.numbers.clear()
+    make_due(conn)
+    assert w.wake(*retry_records(conn)) == []  # a call that comes late wakes nothing
+    assert w.kinds(*records) == ["done", "done", "done"]
+    assert seen() == [(0, 0), (0, 1), (1, 0), (2, 0)]
+
+
+def test_a_held_key_is_freed_and_its_letter_closed_by_the_run(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(1, error=PermanentError("a bug")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs, on_dead="hold")
+    records = [record(small, "a", n) for n in range(3)]
+    assert w.kinds(*records) == ["done", "dead", "parked"]
+    handler.numbers.clear()
+    again(conn, epochs, records)
+    assert letters(conn) == [("open", 0)]  # not lost, should the offset be moved on after all
+    assert w.kinds(*records) == ["done", "done", "done"]
+    assert seen() == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert letters(conn) == [("superseded", 0)]
+
+
+def test_a_failure_in_the_second_run_is_tried_again_in_it(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in range(3)]
+    w.run(*records)
+    again(conn, epochs, records)
+    handler.numbers.add(1)
+    assert w.kinds(*records) == ["done", "parked", "parked"]
+    assert w.kinds(*records) == ["duplicate", "parked", "parked"]  # read again: they are there already
+    handler.numbers.clear()
+    make_due(conn)
+    assert w.wake(*retry_records(conn)) == ["done", "done"]
+    assert seen() == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+    assert emitted(conn) == 3
+
+
+def test_going_back_where_it_stood_runs_no_more_again_and_parks_what_made_way(
+    small, retrying, seen, conn
+) -> None:
+    handler, epochs = Failing(2, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in range(4)]
+    old = records[-1].offset + 1
+    assert w.kinds(*records) == ["done", "done", "parked", "parked"]
+    before = parked(conn)
+    again(conn, epochs, records)
+    w.run(records[0])
+    reapplies.pass_over(conn, "testers", "things", 0, records[1].offset, old)
+    conn.commit()
+    learn(conn, epochs)
+    assert parked(conn) == before
+    assert w.kinds(records[0], records[1]) == ["duplicate", "duplicate"]
+    handler.numbers.clear()
+    make_due(conn)
+    assert w.wake(*retry_records(conn)) == ["done", "done"]
+    assert seen() == [(0, 0), (1, 0), (0, 1), (2, 0), (3, 0)]
+    assert again(conn, epochs, records) == 2  # a number is given once
+
+
+def test_a_double_outside_the_range_is_a_duplicate(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(0, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", 0)]
+    w.run(*records)
+    again(conn, epochs, records)
+    handler.numbers.clear()
+    w.run(*records)
+    double = record(small, "a", 0)
+    double.headers = records[0].headers
+    assert w.kinds(double) == ["duplicate"]
+    assert seen() == [(0, 0)]
+
+
+def test_what_is_planned_is_told_and_undone(conn) -> None:
+    ranges = [Range("things", 0, 3, 9, 8), Range("things", 1, 0, 5, 5)]
+    epoch = reapplies.plan(conn, "testers", ranges, who="ann", reason="a bug in prices")
+    found = reapplies.planned(conn, "testers")
+    assert found is not None
+    assert (found.epoch, list(found.ranges), found.who, found.reason) == (
+        epoch,
+        ranges,
+        "ann",
+        "a bug in prices",
+    )
+    reapplies.undo(conn, "testers", epoch)
+    assert reapplies.planned(conn, "testers") is None
+    later = reapplies.plan(conn, "testers", ranges, who="ann", reason=None)
+    assert later == epoch + 1
+    reapplies.finish(conn, "testers", later)
+    reapplies.undo(conn, "testers", later)  # too late
+    assert conn.execute("select count(*) from stream.reapply").fetchone() == (2,)
