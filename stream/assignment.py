@@ -21,7 +21,8 @@ from stream.errors import CheckFailed, Refused, Unreachable
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState, Memory
 from stream.kafka import admin
-from stream.kafka.consumer import GROUP_SETTINGS, GroupConsumer, KafkaException, first_time
+from stream.kafka.consumer import GROUP_SETTINGS, GroupConsumer, KafkaException
+from stream.kafka.positions import record_times
 from stream.offsets import Partition
 from stream.starts import Place, Start, Stop, resolve, resolve_retries
 from stream.topics import dlq_topic, retry_topic
@@ -112,7 +113,7 @@ class Assignment:
         ids = self.patiently(lambda: admin.topic_ids(self._config, topics))
         memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
         ahead = {p: offset for p, offset in memory.planned.items() if p in starts and bounds[p][1] > offset}
-        since = first_time(self._config, ahead) if ahead else None
+        since = min(record_times(self._config, ahead).values(), default=None) if ahead else None
         log.info(
             "group.first_start",
             group=self._group.name,

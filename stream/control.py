@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -18,6 +18,7 @@ from stream import database
 from stream.config import RetrySettings
 from stream.database import Connection, query
 from stream.health import Health
+from stream.offsets import Partition
 from stream.policy import Hold, by_an_operator, winner
 
 log = structlog.get_logger("stream.control")
@@ -28,13 +29,17 @@ QUIET_TICK_S = 0.2  # at least, while nothing holds the group: each look costs a
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What holds the group, by what the database said last: reasons, and which of them wins (`hold`)."""
+    """What holds the group, by what the database said last: reasons, and which of them wins (`hold`). `recess`: the
+    rewind that the group's processes make way for. `paced`: the one whose `rate` holds."""
 
     halted: str | None = None
     paused: str | None = None
     open: str | None = None
     streak: bool = False  # something died that a success would end a streak with
     hold: Hold | None = None
+    recess: int | None = None
+    paced: int | None = None
+    rate: float | None = None
 
 
 class Control:
@@ -48,6 +53,7 @@ class Control:
         health: Health,
         settings: RetrySettings,
         progress: Callable[[], str | None] = lambda: None,
+        committed: Callable[[], Mapping[Partition, int]] = dict,
     ) -> None:
         self.standing = Standing()
         self.recovered_at: float | None = None  # monotonic: when the breaker was last seen to close
@@ -58,10 +64,12 @@ class Control:
         self._health = health
         self._settings = settings
         self._progress = progress
+        self._committed = committed
         self._said: str | None = None  # of the progress, in the database
         self._tick_s = max(0.01, min(TICK_S, settings.probe_first_s / 2))
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._connection: Connection | None = None  # opened by `start`, for the thread
         self._probe_wanted = False
         self._probe_granted = False
         self._recovered = False  # a probe succeeded, not yet written down
@@ -74,9 +82,17 @@ class Control:
         self._thread = threading.Thread(target=self._run, name=f"{worker}-control", daemon=True)
 
     def start(self) -> None:
-        """Read what holds, then go on in a thread. Raises Unreachable."""
-        with self._connect() as connection:
+        """Be there for all to see, and read what holds; then go on in a thread. Raises Unreachable.
+
+        In this order: a rewind that does not see this process yet is seen by it.
+        """
+        connection = self._enter()
+        try:
             self._read(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
         self._thread.start()
 
     def stop(self) -> None:
@@ -123,7 +139,7 @@ class Control:
     # -- the thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        connection: Connection | None = None
+        connection, self._connection = self._connection, None
         while not self._stopping.is_set():
             try:
                 connection = connection or self._enter()
@@ -152,6 +168,7 @@ class Control:
         else:
             self._probe_wanted = self._probe_granted = False
         self._write_progress(connection)
+        self._pass_moves(connection)
         if hold is None and time.monotonic() >= self._nudge_at:
             self._nudge(connection)
 
@@ -186,13 +203,16 @@ class Control:
         row = connection.execute(query("standing"), {"group": self._group}).fetchone()
         before, standing = self.standing, Standing()
         if row is not None:
-            halted, reason, paused, pause_reason, is_open, breaker_reason, streak = row
+            halted, reason, paused, pause_reason, is_open, breaker_reason, streak, recess, paced, rate = row
             standing = Standing(
                 (reason or "halted") if halted else None,
                 by_an_operator(pause_reason) if paused else None,
                 (breaker_reason or "open") if is_open else None,
                 streak,
                 winner(halted=halted, paused=bool(paused), breaker_open=is_open),
+                recess,
+                paced,
+                rate,
             )
         self.standing = standing
         self._health.halted = standing.halted is not None
@@ -225,6 +245,19 @@ class Control:
         if progress != self._said:
             self._write(connection, "worker_progress", worker=self._worker, progress=progress)
             self._said = progress
+
+    def _pass_moves(self, connection: Connection) -> None:
+        """A rewind's rate ends once what runs again is behind all of the group's processes."""
+        if self.standing.paced is not None:
+            committed = self._committed()
+            self._write(
+                connection,
+                "pass_moves",
+                rewind=self.standing.paced,
+                topics=[topic for topic, _ in committed],
+                partitions=[number for _, number in committed],
+                offsets=list(committed.values()),
+            )
 
     def _nudge(self, connection: Connection) -> None:
         self._nudge_at = time.monotonic() + self._nudge_every_s

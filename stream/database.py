@@ -19,12 +19,13 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 CONNECT_TIMEOUT_S = 6
 
 # Advisory locks are taken in their two-integer form, a class each, so that they cannot meet the application's
-# own. The SQL functions repeat APPEND and PARKED; the others are the relay's.
+# own. The SQL functions repeat APPEND, PARKED and REWIND; the others are the relay's.
 LOCK_MIGRATE = 0x53540000
 LOCK_APPEND = 0x53540001
 LOCK_SHARD = 0x53540002
 LOCK_MEMBER = 0x53540003
 LOCK_PARKED = 0x53540004
+LOCK_REWIND = 0x53540016
 
 # A peer that vanished without a word is noticed within about ten seconds.
 KEEPALIVES: Mapping[str, Any] = {

@@ -9,6 +9,7 @@ from stream.config import RetrySettings
 from stream.control import Control
 from stream.groups import ConsumerGroup
 from stream.lanes import Lanes, Run
+from stream.pace import Pace
 from stream.policy import ramp
 from stream.suspects import TOGETHER, Suspects
 from stream.workers import Flight, Workers
@@ -49,6 +50,7 @@ class Dispatch:
         control: Control,
         suspects: Suspects,
         settings: RetrySettings,
+        pace: Pace,
     ) -> None:
         self._group = group
         self._lanes = lanes
@@ -56,8 +58,8 @@ class Dispatch:
         self._control = control
         self._suspects = suspects
         self._settings = settings
-        # With a rate, no transaction waits for more than a second's turns.
-        self._size = RunSize(group.batch if group.rate is None else max(1, min(group.batch, int(group.rate))))
+        self._pace = pace
+        self._size = RunSize(group.batch)
         self._batches = group.batch > 1
         self._takes = (lanes.take_retries, lanes.take_again, lanes.take)
         self._turn = 0
@@ -95,6 +97,8 @@ class Dispatch:
         compute, and for a third, they would wait for each other's interpreter, and both be slower.
         """
         limit = self._size.now
+        if self._pace.rate is not None:  # no transaction waits for more than a second's turns
+            limit = min(limit, max(1, int(self._pace.rate)))
         if self._control.recovered_at is not None:
             limit = self._after_outage(limit, self._control.recovered_at)
             if limit == 0:

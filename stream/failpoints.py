@@ -38,6 +38,12 @@ NAMES = frozenset(
         "fail.woken",  # a retry run holds its keys' locks and claims, no handler has run
         "fail.unparking",  # a parked event is applied and its row gone, not committed
         "fail.unparked",  # the same, committed
+        "rewind.asked",  # members were asked to make way
+        "rewind.away",  # the group has no members any more
+        "rewind.saved",  # the old offsets are saved for undo
+        "rewind.planned",  # what will be done stands in the database
+        "rewind.moved",  # the broker has the new offsets, nobody has read them back
+        "rewind.ended",  # all is done, nothing was said
     }
 )
 ACTIONS: dict[str, Callable[[], object]] = {

@@ -125,6 +125,19 @@ class GroupState:
         with self._connect() as connection:
             connection.execute(query("release"), self._columns(partitions))
 
+    def made_way(self, rewind: int) -> None:
+        """This process is not in the broker's group any more: the rewind may move its offsets."""
+        with self._connect() as connection:
+            connection.execute(
+                query("made_way"), {"group": self._group, "worker": self._worker, "rewind": rewind}
+            )
+
+    def rewind_result(self, rewind: int) -> str | None:
+        """What became of it; None where its command goes on, although nobody waits for it any more."""
+        with self._connect() as connection:
+            row = connection.execute(query("rewind_result"), {"rewind": rewind}).fetchone()
+        return None if row is None else row[0]
+
     def _columns(self, partitions: Iterable[Partition]) -> dict[str, Any]:
         listed = list(partitions)
         return {

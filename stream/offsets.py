@@ -106,6 +106,10 @@ class Progress:
         tracker = self._trackers.get(partition)
         return 0 if tracker is None else tracker.committable()
 
+    def known(self) -> dict[Partition, int]:
+        """What the broker is known to have. May be asked by another thread."""
+        return {partition: tracker.committed for partition, tracker in self._trackers.copy().items()}
+
     def position(self, partition: Partition) -> int | None:
         """The offset after the last received one; None where the partition is not ours."""
         tracker = self._trackers.get(partition)

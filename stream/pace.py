@@ -1,5 +1,5 @@
 """Pace: `rate="10/s"` held over all processes of a group, so that nothing that comes back at once (an outage's end, a
-replay, a rewind) knocks a provider down again.
+replay, a rewind) knocks a provider down again. A rewind may set a lower one, for as long as history runs again.
 
 Slots are taken ahead from group_state.next_slot, in a short transaction of their own, a tenth of a second's worth at
 a time. Slots stand a little further apart than the rate asks, and a thread that is late for its slot lets it go and
@@ -19,6 +19,7 @@ from stream.database import Connection, query
 from stream.errors import Unreachable
 
 MARGIN = 0.06  # of the rate, given away
+MOST = 1000.0
 LATE_S = 0.02  # well below what the margin is of a second: a handler needs some of it for its first step
 NEAR_S = 0.1  # a transaction is begun so long before its slot, not earlier
 
@@ -28,21 +29,27 @@ class NotNow(Exception):
 
 
 class Pace:
-    """The turns of one process's workers. Safe between threads; `rate` in events a second."""
+    """The turns of one process's workers. Safe between threads; `rate` in events a second, None: no turns."""
 
-    def __init__(self, database_url: str, group: str, rate: float, stopping: threading.Event) -> None:
+    def __init__(self, database_url: str, group: str, rate: float | None, stopping: threading.Event) -> None:
+        self.rate = rate
+        self._own = rate
         self._url = database_url
         self._group = group
-        self._step_s = (1 + MARGIN) / rate
-        self._together = max(1, int(rate / 10))
         self._stopping = stopping
         self._lock = threading.Lock()
         self._slots: deque[float] = deque()  # monotonic times
         self._connection: Connection | None = None
         self._mine = threading.local()
 
+    def limit(self, rate: float | None) -> None:
+        """A rewind's rate; None once it has none any more. The lower of it and the group's own holds."""
+        self.rate = min((each for each in (self._own, rate) if each is not None), default=None)
+
     def approach(self) -> None:
         """Wait until this thread's next slot is near: before a transaction is begun. Raises NotNow."""
+        if self.rate is None:
+            return
         slot = self._reserved()
         self._wait_until(slot - NEAR_S)
 
@@ -62,7 +69,7 @@ class Pace:
     def take_turns(self, count: int) -> None:
         """Wait until so many events may start. Raises NotNow."""
         for _ in range(count):
-            while True:
+            while self.rate is not None:
                 slot = self._reserved()
                 self._wait_until(slot)
                 self._mine.slot = None
@@ -87,7 +94,9 @@ class Pace:
                 self._book()
 
     def _book(self) -> None:
-        arguments = {"group": self._group, "step_s": self._step_s, "count": self._together}
+        rate = self.rate or MOST  # it ended meanwhile
+        step_s, together = (1 + MARGIN) / rate, max(1, int(rate / 10))
+        arguments = {"group": self._group, "step_s": step_s, "count": together}
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = database.connect(
@@ -104,7 +113,7 @@ class Pace:
         if row is None:
             raise NotNow
         first = time.monotonic() + float(row[0])
-        self._slots.extend(first + n * self._step_s for n in range(self._together))
+        self._slots.extend(first + n * step_s for n in range(together))
 
     def _wait_until(self, at: float) -> None:
         left = at - time.monotonic()

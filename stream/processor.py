@@ -44,6 +44,7 @@ from stream.outcomes import BUSY
 from stream.pace import Pace
 from stream.project import Project
 from stream.rebalance import Rebalance, names
+from stream.recess import Recess
 from stream.suspects import Suspects
 from stream.topics import retry_topic
 from stream.watchdog import Watchdog
@@ -84,14 +85,12 @@ class Processor:
         self._exit_at_end = exit_at_end
         worker = f"{socket.gethostname()}-{os.getpid()}-{group.name}"
         self._state = GroupState(config.database_url, group.name, worker)
-        self._consumer = GroupConsumer(config, group.name, prefetch=2 * group.batch, ends=exit_at_end)
+        self._consumer = GroupConsumer(config, group.name, worker, prefetch=2 * group.batch, ends=exit_at_end)
         epochs = Epochs()
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping, epochs)
         health = Health(config.retries)
         self._watchdog = Watchdog(group.name, group.timeout)
-        self._pace = (
-            None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
-        )
+        self._pace = Pace(config.database_url, group.name, group.rate, self._stopping)
         self._workers = Workers(
             _worker_count(group),
             worker,
@@ -108,12 +107,18 @@ class Processor:
             ),
         )
         self._control = Control(
-            config.database_url, group.name, worker, health, config.retries, self._watchdog.progress
+            config.database_url,
+            group.name,
+            worker,
+            health,
+            config.retries,
+            progress=self._watchdog.progress,
+            committed=lambda: self._progress.known(),
         )
         self._lanes = Lanes(retry_topic(group.name))
         self._suspects = Suspects(group)
         self._dispatch = Dispatch(
-            group, self._lanes, self._workers, self._control, self._suspects, config.retries
+            group, self._lanes, self._workers, self._control, self._suspects, config.retries, self._pace
         )
         self._progress = Progress()
         self._rebalance = Rebalance(
@@ -130,6 +135,9 @@ class Processor:
             await_landings=lambda flights: self._await_landings(
                 flights, min(time.monotonic() + REVOKE_S, self._deadline)
             ),
+        )
+        self._recess = Recess(
+            group, self._control, self._consumer, self._state, self._rebalance, self._assignment.patiently
         )
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)
@@ -149,7 +157,6 @@ class Processor:
             self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
             self._assignment.patiently(self._control.start)
             self._watchdog.start()
-            self._consumer.subscribe((*self.group.topics, retry_topic(self.group.name)), self._rebalance)
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
         except Stopping:
@@ -163,6 +170,10 @@ class Processor:
         """One pass. What workers finished comes first: it frees the lanes and the room for all that follows."""
         self._collect(0)
         self._commit_if_due()
+        if self._recess.called:
+            self._make_way()
+            return
+        self._recess.join()
         self._start_runs()
         if self._has_room():
             self._fetch()
@@ -225,8 +236,17 @@ class Processor:
             failpoint("consume.before_offset_commit")
             self._consumer.commit(offsets)
 
+    def _make_way(self) -> None:
+        """A rewind is to move the group's offsets: finish what has started, then be away until it is done."""
+        if self._workers.flights:
+            self._wait_for_room()
+        else:
+            self._recess.make_way()
+            self._stopping.wait(HELD_S)
+
     def _start_runs(self) -> None:
-        if self._failure is None:
+        if self._failure is None and not self._recess.called:
+            self._pace.limit(self._control.standing.rate)
             self._dispatch.start_runs(self._progress.generation)
 
     def _has_room(self) -> bool:
@@ -292,8 +312,7 @@ class Processor:
         self._quietly("commit", lambda: self._rebalance.commit_now(self._progress.committable()))
         self._quietly("close", self._consumer.close)
         self._workers.close(self._deadline)
-        if self._pace is not None:
-            self._quietly("close", self._pace.close)
+        self._quietly("close", self._pace.close)
         self._control.stop()
         self._watchdog.stop()
 
@@ -323,7 +342,7 @@ class Processor:
         Raises PartlyDone where it will not be, because something holds the group, or keys are left behind, parked.
         """
         now = time.monotonic()
-        if self._ends is None or self._workers.flights or now < self._look_at:
+        if self._ends is None or not self._recess.over or self._workers.flights or now < self._look_at:
             return False
         self._look_at = now + LOOK_EVERY_S
         self._ends.check_hold(self._control)

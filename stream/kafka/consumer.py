@@ -8,15 +8,13 @@ commit waits as long as a hung broker hangs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 from confluent_kafka import (
     OFFSET_INVALID,
-    TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
     KafkaException,
@@ -30,9 +28,10 @@ from stream.events import Record
 from stream.kafka.settings import ErrorLog, client_settings
 from stream.offsets import Partition
 
-__all__ = ["GROUP_SETTINGS", "Fetched", "GroupConsumer", "KafkaException", "Listener", "first_time"]
+__all__ = ["GROUP_SETTINGS", "Fetched", "GroupConsumer", "KafkaException", "Listener"]
 
 REQUEST_TIMEOUT_S = 5.0
+CLIENT = "stream-"  # a member's client id is this and the name of its worker
 # A killed member's partitions go on elsewhere after the session timeout; the broker's defaults are 45 s and 5 s.
 GROUP_SETTINGS = {"consumer.session.timeout.ms": "6000", "consumer.heartbeat.interval.ms": "1000"}
 # Commits that came too late, or that belong to partitions meanwhile lost: the newest value goes next time.
@@ -91,11 +90,11 @@ class GroupConsumer:
     answer, StreamError once the client cannot go on.
     """
 
-    def __init__(self, config: Config, group: str, *, prefetch: int, ends: bool = False) -> None:
+    def __init__(self, config: Config, group: str, worker: str, *, prefetch: int, ends: bool = False) -> None:
         self._prefix = config.prefix
-        settings = client_settings(config, f"stream-{group}")
+        settings = client_settings(config, CLIENT + worker)
         self._errors: ErrorLog = settings["error_cb"]
-        settings |= {
+        self._settings = settings | {
             "group.id": config.prefix + group,
             "group.protocol": "consumer",
             # Each topic's partitions are shared out by themselves. The broker's default counts partitions only: one of
@@ -113,13 +112,18 @@ class GroupConsumer:
             "fetch.queue.backoff.ms": 10,  # the queue is small: do not wait a second once it was full
             "on_commit": self._on_commit,
         }
-        self._consumer = Consumer(settings)
+        self._consumer = Consumer(self._settings)
+        self._open = True
         self._logical: dict[str, str] = {}
         self._listener: Listener | None = None
         self._raised: BaseException | None = None
         self.commits_under_way = 0
 
     def subscribe(self, topics: Iterable[str], listener: Listener) -> None:
+        """Join the group; after `close`, with a new client."""
+        if not self._open:
+            self._consumer = Consumer(self._settings)
+            self._open, self.commits_under_way = True, 0
         self._listener = listener
         self._consumer.subscribe(
             [self._prefix + topic for topic in topics],
@@ -204,8 +208,10 @@ class GroupConsumer:
         return found.offset if found.offset >= 0 else self.bounds(partition)[1]
 
     def close(self) -> None:
-        """Leave the group; the listener's `revoked` is called for what is assigned."""
-        self._consumer.close()
+        """Leave the group, if it is in it; the listener's `revoked` is called for what is assigned."""
+        if self._open:
+            self._open = False
+            self._consumer.close()
         self._raise()
 
     # -- from the client ----------------------------------------------------------------------------------------
@@ -287,39 +293,3 @@ class GroupConsumer:
 
     def _partition(self, partition: TopicPartition) -> Partition:
         return (partition.topic.removeprefix(self._prefix), partition.partition)
-
-
-def first_time(config: Config, starts: Mapping[Partition, int], patience: float = 3.0) -> datetime | None:
-    """When the earliest of the records at these offsets was written; None where there is none.
-
-    Read with a client of its own that belongs to no group; gives up after `patience` seconds.
-    """
-    settings = client_settings(config, "stream-look")
-    settings |= {
-        "group.id": config.prefix + "stream-look",
-        "enable.auto.commit": False,
-        "queued.min.messages": 1,
-    }
-    consumer = Consumer(settings)
-    waiting = set(starts)
-    earliest: int | None = None
-    try:
-        consumer.assign([TopicPartition(config.prefix + t, p, offset) for (t, p), offset in starts.items()])
-        deadline = time.monotonic() + patience
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            message = consumer.poll(left)
-            if message is None or message.error() is not None:
-                continue
-            topic, partition = message.topic() or "", message.partition() or 0
-            consumer.pause([TopicPartition(topic, partition)])  # one of each is enough
-            waiting.discard((topic.removeprefix(config.prefix), partition))
-            kind, stamp = message.timestamp()
-            if kind != TIMESTAMP_NOT_AVAILABLE and (earliest is None or stamp < earliest):
-                earliest = stamp
-    finally:
-        consumer.close()
-    return (
-        None
-        if earliest is None
-        else datetime.fromtimestamp(min(max(earliest, 0), 253402300799000) / 1000, UTC)
-    )

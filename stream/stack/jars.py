@@ -51,18 +51,20 @@ def cache_folder() -> Path:
     return Path(base) / "order-event-stream" / f"kafka-{KAFKA_VERSION}"
 
 
-def ensure(progress: Callable[[str], None]) -> list[Path]:
-    """Paths of all jars, every one of them checked; what is missing or damaged is downloaded.
+def ensure(progress: Callable[[str], None], wanted: Sequence[Jar] | None = None) -> list[Path]:
+    """Paths of the jars (all of the list, if no others), every one of them checked; what is missing or damaged is
+    downloaded.
 
     Raises StreamError where it has to download and cannot. `progress` is called from this thread.
     """
     folder = cache_folder()
-    missing = [jar for jar in pinned() if not is_intact(folder / jar.file, jar)]
+    jars = pinned() if wanted is None else wanted
+    missing = [jar for jar in jars if not is_intact(folder / jar.file, jar)]
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, progress):
             _download([jar for jar in missing if not is_intact(folder / jar.file, jar)], folder, progress)
-    return [folder / jar.file for jar in pinned()]
+    return [folder / jar.file for jar in jars]
 
 
 def is_intact(path: Path, jar: Jar) -> bool:

@@ -1,0 +1,324 @@
+"""`stream rewind`: the offsets of groups moved, as Kafka's own tool does it, with a plan first."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream import database, moving, offsetfile, overview, surveys
+from stream.cli.choosing import per_second, span, time
+from stream.cli.common import config_options, format_option, project_of, say
+from stream.cli.rewindtext import Looking, print_found, say_found, say_moved, say_target
+from stream.config import Config
+from stream.database import Connection
+from stream.errors import PartlyDone, StreamError, UsageError
+from stream.kafka.admin import check_reachable
+from stream.moving import Moving
+from stream.overview import Known
+from stream.rewinds import Mode, RewindPlan, Target, explain, parse_duration, parse_topic
+from stream.surveys import Scope, Survey
+from stream.topics import retry_topic
+from stream.views import clock
+
+WAIT_S = 60.0
+_FLAGS = ("to_earliest", "to_latest", "to_current")
+
+
+def _checked(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    """A click callback of a parser that raises UsageError."""
+
+    def convert(_ctx: click.Context, _option: click.Parameter, given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple(parse(text) for text in given)
+        return None if given is None else parse(given)
+
+    return convert
+
+
+def _rate(ctx: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    return None if text is None else per_second(ctx, option, text)
+
+
+@click.command(
+    short_help="Move a group's offsets, back or on.",
+    epilog="""\b
+Examples:
+  stream rewind --group stock --to-datetime 2026-08-02T14:00:00.000
+  stream rewind --group stock --to-datetime 2026-08-02T14:00:00.000 --repair --execute
+  stream rewind --group stock --from-file .stream/undo/stock-20260802T141500Z-7.csv --repair --execute
+  stream rewind --group stock --to-current --export""",
+)
+@click.option(
+    "--group", "names", multiple=True, required=True, metavar="NAME", help="Of this consumer group."
+)
+@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
+@click.option("--to-latest", is_flag=True, help="To the end: what was not read is skipped.")
+@click.option("--to-current", is_flag=True, help="Where it is; with --export, to save that.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="So many records on; -N: back.")
+@click.option(
+    "--to-datetime", callback=time, metavar="TIME", help="To the first record since then; UTC if no zone."
+)
+@click.option(
+    "--by-duration",
+    callback=_checked(parse_duration),
+    metavar="P",
+    help="To the first record since so long ago: PT2H30M, P1D.",
+)
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="CSV",
+    help="To the offsets of a file as --export prints it.",
+)
+@click.option("--to-group", metavar="NAME", help="To where that group is.")
+@click.option(
+    "--topic",
+    "scope",
+    multiple=True,
+    callback=_checked(parse_topic),
+    metavar="TOPIC[:0,1]",
+    help="Only this topic, or these partitions of it.",
+)
+@click.option("--repair", is_flag=True, help="Run what was never applied, and nothing else.")
+@click.option("--reapply", is_flag=True, help="Run everything once more.")
+@click.option("--rate", callback=_rate, metavar="RATE", help="Run at most so much of it: 200/s, 600/m.")
+@click.option("--reason", help="Why; kept in stream.operator_action.")
+@click.option("--wait", callback=span, metavar="SPAN", help="How long processes may take to make way; 60s.")
+@click.option("--export", is_flag=True, help="Print topic,partition,offset lines, and nothing else.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, as without --execute.")
+@click.option("--execute", is_flag=True, help="Do it; without it, the plan is shown.")
+@format_option("text", "json")
+@config_options
+def rewind(
+    config: Config,
+    names: tuple[str, ...],
+    scope: Scope,
+    repair: bool,
+    reapply: bool,
+    rate: float | None,
+    reason: str | None,
+    wait: timedelta | None,
+    export: bool,
+    dry_run: bool,
+    execute: bool,
+    format_: str,
+    **given: Any,
+) -> None:
+    """Move the committed offsets of groups: a plan first, with --execute the act.
+
+    Running processes of a group finish what they have, make way, and go on where the offsets are then; none has to be
+    restarted. The group's retry topic is never moved. What waits for another try stays where it is, and what is dead
+    stays dead: `stream dlq replay` runs it again.
+
+    --repair and --reapply say what running again means; one of them goes with --execute.
+    """
+    if dry_run and execute:
+        raise UsageError("--dry-run and --execute are two things; give one of them")
+    if export and format_ == "json":
+        raise UsageError("--export prints CSV; it does not go with --format json")
+    ask = Ask(_target(given, names), scope, names, _mode(repair, reapply, execute), rate, reason, wait, given)
+    check_reachable(config)
+    with database.connect(
+        config.database_url, application_name="stream-rewind", autocommit=True
+    ) as connection:
+        database.require_migrated(connection)
+        known = overview.known_groups(connection, project_of(config))
+        for note in known.notes:
+            say(note)
+        for name in names:
+            known.require(name, "stream rewind --to-current --group")
+        act = partial(_execute if execute else _show, config, connection, known, ask)
+        found = [act(name, n) for n, name in enumerate(names)]
+    print_found(found, ask.mode, as_csv=export, as_json=format_ == "json")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What was typed. `given`: the scenario's options."""
+
+    target: Target
+    scope: Scope
+    names: tuple[str, ...]
+    mode: Mode | None
+    rate: float | None
+    reason: str | None
+    wait: timedelta | None
+    given: Mapping[str, Any]
+
+    @property
+    def wait_s(self) -> float:
+        return WAIT_S if self.wait is None else self.wait.total_seconds()
+
+    def target_of(self, group: str) -> Target:
+        """The target, with the lines of the file that are this group's."""
+        path: Path | None = self.given["from_file"]
+        if path is None:
+            return self.target
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--from-file: {path} cannot be read: {error}") from None
+        found = offsetfile.parse(text, str(path))
+        if len(self.names) > 1 and None in found:
+            raise UsageError(f"--from-file: for several groups each line of {path} begins with its group")
+        return Target("from-file", offsets=offsetfile.of_group(found, group, str(path)))
+
+    def command(self, mode: Mode) -> str:
+        """The command that executes what is shown: so long ago is a time by now."""
+        words = [word for name in self.names for word in ("--group", name)]
+        if self.target.time is not None:
+            words += ["--to-datetime", clock(self.target.time)]
+        else:
+            words += _scenario_words(self.given)
+        for topic, numbers in self.scope:
+            words += [
+                "--topic",
+                topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}",
+            ]
+        if self.rate is not None:
+            words += ["--rate", f"{self.rate:g}/s"]
+        if self.wait is not None:
+            words += ["--wait", f"{self.wait.total_seconds():g}s"]
+        if self.reason is not None:
+            words += ["--reason", self.reason]
+        return f"stream rewind {shlex.join(words)} --{mode} --execute"
+
+
+def _show(config: Config, connection: Connection, known: Known, ask: Ask, group: str, n: int) -> Survey:
+    found = _survey(config, connection, _resolve(config, connection, known, ask, group))
+    say_target(group, ask.target)
+    say_found(found)
+    _say_cut_off(connection, group)
+    if n == len(ask.names) - 1:
+        say("nothing was changed yet")
+        for mode in ("repair", "reapply") if ask.mode is None else (ask.mode,):
+            if ask.mode is None:
+                say(explain(mode))
+            say(f"-> {ask.command(mode)}")
+    return found
+
+
+def _execute(config: Config, connection: Connection, known: Known, ask: Ask, group: str, n: int) -> Survey:
+    assert ask.mode is not None
+    _say_cut_off(connection, group)
+    run = Moving(
+        config,
+        connection,
+        group,
+        ask.mode,
+        resolve=partial(_resolve, config, connection, known, ask, group),
+        wait_s=ask.wait_s,
+        rate=ask.rate,
+        reason=ask.reason,
+        tell=say,
+    )
+    try:
+        # What is refused for what is asked is refused before anybody is disturbed.
+        found = _survey(config, connection, run.resolve())
+        moved = run.run()
+    except StreamError as error:
+        if n == 0 or isinstance(error, PartlyDone):
+            raise
+        done = ", ".join(ask.names[:n])
+        raise PartlyDone(f"{done}: moved; {error.message}", hint=error.hint) from None
+    say_target(group, ask.target)
+    say_moved(moved, ask.rate)
+    found = replace(found, plan=moved.plan)
+    say_found(found)
+    say(f"-> stream groups describe {shlex.quote(group)}")
+    return found
+
+
+def _resolve(config: Config, connection: Connection, known: Known, ask: Ask, group: str) -> RewindPlan:
+    topics = known.topics(group) - {retry_topic(group)}
+    plan = surveys.resolve(config, group, sorted(topics), ask.target_of(group), ask.scope)
+    surveys.check_ledger(config, connection, plan, ask.mode)
+    return plan
+
+
+def _survey(config: Config, connection: Connection, plan: RewindPlan) -> Survey:
+    looking = Looking()
+    try:
+        return surveys.survey(config, connection, plan, looking)
+    finally:
+        looking.end()
+
+
+def _say_cut_off(connection: Connection, group: str) -> None:
+    found = moving.cut_off(connection, group)
+    if found is not None:
+        say(f"{group}: {moving.said_of(found)}")
+
+
+def _target(given: Mapping[str, Any], names: tuple[str, ...]) -> Target:
+    """The one scenario that was typed; raises UsageError where it is none, or several."""
+    typed = [name for name, value in given.items() if value is not None and value is not False]
+    if len(typed) != 1:
+        said = ", ".join(_option(name) for name in typed) or "none"
+        raise UsageError(
+            f"expected one of {', '.join(map(_option, given))}; got {said}",
+            hint=f"stream rewind --group {shlex.quote(names[0])} --to-current",
+        )
+    match typed[0]:
+        case "to_earliest":
+            return Target("to-earliest")
+        case "to_latest":
+            return Target("to-latest")
+        case "to_current":
+            return Target("to-current")
+        case "to_offset":
+            return Target("to-offset", given["to_offset"])
+        case "shift_by":
+            return Target("shift-by", given["shift_by"])
+        case "to_datetime":
+            return Target("to-datetime", time=given["to_datetime"])
+        case "by_duration":
+            return Target("by-duration", time=_ago(given["by_duration"]))
+        case "to_group":
+            if given["to_group"] in names:
+                raise UsageError(f"--to-group: {given['to_group']!r} is the group itself")
+            return Target("to-group", group=given["to_group"])
+        case _:
+            return Target("from-file")
+
+
+def _ago(span: timedelta) -> datetime:
+    try:
+        return datetime.now(UTC) - span
+    except OverflowError:
+        raise UsageError("--by-duration: there was no such time") from None
+
+
+def _mode(repair: bool, reapply: bool, execute: bool) -> Mode | None:
+    if repair and reapply:
+        raise UsageError(f"--repair and --reapply are two things:\n{explain('repair')}\n{explain('reapply')}")
+    if repair or reapply or not execute:
+        return "repair" if repair else "reapply" if reapply else None
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"say what running again is to mean:\n{explain('repair')}\n{explain('reapply')}",
+            hint="stream rewind --help",
+        )
+    say(f"{explain('repair')}\n{explain('reapply')}")
+    answer = click.prompt("repair or reapply?", type=click.Choice(["repair", "reapply"]), err=True)
+    return "repair" if answer == "repair" else "reapply"
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _scenario_words(given: Mapping[str, Any]) -> list[str]:
+    [(name, value)] = [
+        (name, value) for name, value in given.items() if value is not None and value is not False
+    ]
+    return [_option(name)] if name in _FLAGS else [_option(name), str(value)]
