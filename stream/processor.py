@@ -342,7 +342,7 @@ class Processor:
         Raises PartlyDone where it will not be, because something holds the group, or keys are left behind, parked.
         """
         now = time.monotonic()
-        if self._ends is None or not self._recess.over or self._workers.flights or now < self._look_at:
+        if self._ends is None or self._recess.away or self._workers.flights or now < self._look_at:
             return False
         self._look_at = now + LOOK_EVERY_S
         self._ends.check_hold(self._control)

@@ -49,9 +49,9 @@ class Recess:
         return self._control.standing.recess is not None
 
     @property
-    def over(self) -> bool:
-        """Whether this member is where it belongs: in the broker's group."""
-        return self._joined and not self.called
+    def away(self) -> bool:
+        """Whether a rewind keeps this member out of the group, or it has not come back since."""
+        return self.called or self._rewind is not None
 
     def join(self) -> None:
         """Be in the broker's group; to be called in every pass that is no recess."""
