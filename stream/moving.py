@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psycopg
 
-from stream import offsetfile
+from stream import database, offsetfile
 from stream.config import Config
 from stream.database import LOCK_REWIND, Connection, query
 from stream.errors import PartlyDone, Refused, StreamError, Unreachable
@@ -113,6 +113,8 @@ class Moving:
         except Refused:
             result = "refused"
             raise
+        except psycopg.OperationalError as error:
+            raise database.unreachable(self.config.database_url, error) from None
         finally:
             with suppress(psycopg.Error):  # after `_end` there is nothing left to end
                 self.connection.execute(query("end_rewind"), {"rewind": rewind, "result": result})

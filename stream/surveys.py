@@ -26,19 +26,16 @@ MOST_COUNTED = 200_000
 @dataclass(frozen=True)
 class Survey:
     """A plan, and what its range holds. `first_record_at`: of partitions where something runs again. `in_ledger`: how
-    many of the `looked_up` records were applied; `parked`: rows that wait; `dead`: open letters."""
+    many of the `looked_up` records were applied; `whole`: that is all records there are. `parked`: rows that wait;
+    `dead`: open letters."""
 
     plan: RewindPlan
     first_record_at: Mapping[Partition, datetime]
     looked_up: int
     in_ledger: int
+    whole: bool
     parked: int
     dead: int
-
-    @property
-    def whole(self) -> bool:
-        """Whether all records were looked up, as far as their offsets say."""
-        return self.looked_up >= self.plan.total
 
 
 def resolve(config: Config, group: str, topics: Collection[str], target: Target, scope: Scope) -> RewindPlan:
@@ -96,7 +93,7 @@ def survey(
     """
     ranges = found.ranges
     times = positions.record_times(config, {each: start for each, (start, _) in ranges.items()})
-    looked_up, in_ledger = _count_applied(config, connection, found, progress)
+    looked_up, in_ledger, whole = _count_applied(config, connection, found, progress)
     arguments: dict[str, Any] = {
         "group": found.group,
         "topics": [topic for topic, _ in ranges],
@@ -105,16 +102,16 @@ def survey(
         "ends": [end for _, end in ranges.values()],
     }
     [(parked, dead)] = connection.execute(query("failed_in_ranges"), arguments)
-    return Survey(found, times, looked_up, in_ledger, parked, dead)
+    return Survey(found, times, looked_up, in_ledger, whole, parked, dead)
 
 
 def _count_applied(
     config: Config, connection: Connection, found: RewindPlan, progress: Callable[[int, int], None]
-) -> tuple[int, int]:
-    """How many records of the range were looked up in the ledger, and how many are there."""
+) -> tuple[int, int, bool]:
+    """How many records of the range were looked up in the ledger, how many are there, and whether these are all."""
     looked_up = in_ledger = 0
     deadline = time.monotonic() + COUNT_S
-    for records in positions.records_in(config, found.ranges, COUNT_S):
+    for records in positions.records_in(config, found.ranges):
         arguments = {
             "group": found.group,
             "epoch": 0,
@@ -125,5 +122,5 @@ def _count_applied(
         looked_up += len(records)
         progress(looked_up, found.total)
         if looked_up >= MOST_COUNTED or time.monotonic() > deadline:
-            break
-    return looked_up, in_ledger
+            return looked_up, in_ledger, False
+    return looked_up, in_ledger, True

@@ -106,10 +106,9 @@ def record_times(
     return times
 
 
-def records_in(
-    config: Config, ranges: Mapping[Partition, tuple[int, int]], seconds: float
-) -> Iterator[list[Record]]:
-    """The records of these ranges [from, to), some at a time, for as many seconds; without their values.
+def records_in(config: Config, ranges: Mapping[Partition, tuple[int, int]]) -> Iterator[list[Record]]:
+    """The records of these ranges [from, to), without their values: some at a time, or none, a few times a second at
+    least, until all ends are reached.
 
     Raises StreamError where a partition cannot be read.
     """
@@ -117,8 +116,7 @@ def records_in(
     consumer = _looker(config, {"enable.partition.eof": True, "fetch.queue.backoff.ms": 10})
     try:
         consumer.assign(_physical(config, {partition: ranges[partition][0] for partition in left}))
-        deadline = time.monotonic() + seconds
-        while left and time.monotonic() < deadline:
+        while left:
             records = []
             for message in consumer.consume(AT_ONCE, WAIT_S):
                 partition = _partition(config, message)

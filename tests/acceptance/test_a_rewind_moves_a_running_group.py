@@ -282,5 +282,50 @@ def back_again(member: Command, before: int) -> bool:
     return member.stderr.count("group.comes_back") > before
 
 
+@pytest.mark.parametrize(("step", "code"), [("rewind.away", 3), ("rewind.planned", 4)])
+def test_a_command_that_lost_its_session_is_not_waited_for_and_moves_nothing(
+    here: Config, project: Project, environment: dict[str, str], effects: Effects, step: str, code: int
+) -> None:
+    """The members are back when it goes on: what it does not learn of the database, the broker tells it."""
+    with Load(here, project) as load:
+        member = consume(project, environment)
+        until(lambda: effects.count() > 50, 60)
+        frozen = killed_at(step, project, environment, "stop")
+        until(lambda: "group.makes_way" in member.stderr, 60)
+        until(lambda: stopped(frozen), 60, "the command stands still")
+        ended = (
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stream-rewind'"
+        )
+        assert effects.fetch(ended + " and datname = current_database()") == [(True,)]
+        member.says("group.comes_back")
+        until(lambda: member.stderr.count("partitions.assigned") == 2)
+        frozen.send(signal.SIGCONT)
+        assert frozen.wait() == code, frozen.stderr
+        load.wait(20)
+    until(lambda: effects.count() >= load.count, 60, "all that was published is applied")
+    assert member.stop() == 0
+    effects.check(load.published)
+    assert all(offset > 0 for offset in committed(here).values())
+
+
+def test_a_process_killed_a_moment_ago_is_waited_for_until_the_broker_knows(
+    here: Config, project: Project, environment: dict[str, str], effects: Effects
+) -> None:
+    with Load(here, project) as load:
+        load.wait(100)
+    member = consume(project, environment)
+    until(lambda: effects.count() == load.count)
+    member.kill()
+    result = stream(here, *BACK)
+    assert result.exit_code == 0, result.output
+    assert set(committed(here).values()) == {0}
+    assert consume(project, environment, at_end=True).wait() == 0
+    effects.check(load.published)
+
+
+def stopped(command: Command) -> bool:
+    return Path(f"/proc/{command.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
 def killed_at(step: str, project: Project, env: dict[str, str], action: str = "kill") -> Command:
     return Command(*BACK, env={**env, "STREAM_FAILPOINTS": f"{step}={action}"}, cwd=project.root)

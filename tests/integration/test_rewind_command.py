@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -159,15 +160,11 @@ def test_a_plan_changes_nothing_and_its_command_is_what_was_shown(
 def test_how_much_is_in_the_ledger_is_not_claimed_where_it_was_not_counted(
     at_rest: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surveys, "MOST_COUNTED", 1)
+    monkeypatch.setattr(surveys, "MOST_COUNTED", 0)
     plan = stream_json(at_rest, *TO_THE_BEGINNING)
-    if plan["looked_up"] < 10:  # both partitions may have come at once
-        said = stream(at_rest, *TO_THE_BEGINNING).stderr
-        assert f"at least {plan['in_ledger']} are in the ledger" in said
-    monkeypatch.setattr(surveys, "COUNT_S", 0.0)
-    plan = stream_json(at_rest, *TO_THE_BEGINNING)
-    assert (plan["total"], plan["looked_up"], plan["in_ledger"]) == (10, 0, 0)
-    assert "at least 0 are in the ledger (0 were looked up)" in stream(at_rest, *TO_THE_BEGINNING).stderr
+    assert plan["total"] == 10 >= plan["looked_up"] == plan["in_ledger"]
+    said = stream(at_rest, *TO_THE_BEGINNING).stderr
+    assert re.search(r"10 records to read again; at least \d+ are in the ledger \(\d+ were looked up\)", said)
 
 
 def test_a_repair_of_what_the_ledger_has_forgotten_is_refused(
