@@ -130,7 +130,7 @@ class Moving:
             "patience_s": self.wait_s + MARGIN_S,
         }
         with self.connection.transaction():
-            self.connection.execute(query("close_cut_off"), arguments)
+            close_cut_off(self.connection, self.group)
             row = self.connection.execute(query("begin_rewind"), arguments).fetchone()
             if row is None:
                 raise Refused(
@@ -280,6 +280,12 @@ def cut_off(connection: Connection, group: str) -> CutOff | None:
     """The group's last rewind, if its command is gone without having ended it."""
     row = connection.execute(query("open_rewind"), {"group": group}).fetchone()
     return None if row is None or row[4] else CutOff(*row[:4])
+
+
+def close_cut_off(connection: Connection, group: str) -> CutOff | None:
+    """The same; from now on it is known, and not told any more."""
+    row = connection.execute(query("close_cut_off"), {"group": group}).fetchone()
+    return None if row is None else CutOff(*row)
 
 
 def said_of(found: CutOff) -> str:

@@ -95,6 +95,7 @@ def main(log_level: str, log_format: str | None) -> None:
     stream groups list                   how the groups stand
     stream order show 536365             what happened to an order
     stream dlq list                      what failed for good, by what failed alike
+    stream rewind --group stock --by-duration PT1H    what reading the last hour again would do
     """
     from stream.logs import configure
 

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from stream import database, moving, offsetfile, overview, surveys
+from stream import database, moving, overview, surveys
 from stream.cli.choosing import per_second, span, time
 from stream.cli.common import config_options, format_option, project_of, say
+from stream.cli.rewindask import Ask, lines_of, mode_of, target_of
 from stream.cli.rewindtext import Looking, print_found, say_found, say_moved, say_target
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, StreamError, UsageError
 from stream.kafka.admin import check_reachable
-from stream.moving import Moving
+from stream.moving import CutOff, Moving
 from stream.overview import Known
-from stream.rewinds import Mode, RewindPlan, Target, explain, parse_duration, parse_topic
+from stream.rewinds import RewindPlan, explain, parse_duration, parse_topic
 from stream.surveys import Scope, Survey
 from stream.topics import retry_topic
-from stream.views import clock
-
-WAIT_S = 60.0
-_FLAGS = ("to_earliest", "to_latest", "to_current")
 
 
 def _checked(parse: Callable[[str], Any]) -> Callable[..., Any]:
@@ -125,7 +121,8 @@ def rewind(
         raise UsageError("--dry-run and --execute are two things; give one of them")
     if export and format_ == "json":
         raise UsageError("--export prints CSV; it does not go with --format json")
-    ask = Ask(_target(given, names), scope, names, _mode(repair, reapply, execute), rate, reason, wait, given)
+    target, lines = target_of(given, names), lines_of(given["from_file"], names)
+    ask = Ask(target, scope, names, mode_of(repair, reapply, execute), rate, reason, wait, given, lines)
     check_reachable(config)
     with database.connect(
         config.database_url, application_name="stream-rewind", autocommit=True
@@ -141,63 +138,11 @@ def rewind(
     print_found(found, ask.mode, as_csv=export, as_json=format_ == "json")
 
 
-@dataclass(frozen=True)
-class Ask:
-    """What was typed. `given`: the scenario's options."""
-
-    target: Target
-    scope: Scope
-    names: tuple[str, ...]
-    mode: Mode | None
-    rate: float | None
-    reason: str | None
-    wait: timedelta | None
-    given: Mapping[str, Any]
-
-    @property
-    def wait_s(self) -> float:
-        return WAIT_S if self.wait is None else self.wait.total_seconds()
-
-    def target_of(self, group: str) -> Target:
-        """The target, with the lines of the file that are this group's."""
-        path: Path | None = self.given["from_file"]
-        if path is None:
-            return self.target
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--from-file: {path} cannot be read: {error}") from None
-        found = offsetfile.parse(text, str(path))
-        if len(self.names) > 1 and None in found:
-            raise UsageError(f"--from-file: for several groups each line of {path} begins with its group")
-        return Target("from-file", offsets=offsetfile.of_group(found, group, str(path)))
-
-    def command(self, mode: Mode) -> str:
-        """The command that executes what is shown: so long ago is a time by now."""
-        words = [word for name in self.names for word in ("--group", name)]
-        if self.target.time is not None:
-            words += ["--to-datetime", clock(self.target.time)]
-        else:
-            words += _scenario_words(self.given)
-        for topic, numbers in self.scope:
-            words += [
-                "--topic",
-                topic if numbers is None else f"{topic}:{','.join(map(str, sorted(numbers)))}",
-            ]
-        if self.rate is not None:
-            words += ["--rate", f"{self.rate:g}/s"]
-        if self.wait is not None:
-            words += ["--wait", f"{self.wait.total_seconds():g}s"]
-        if self.reason is not None:
-            words += ["--reason", self.reason]
-        return f"stream rewind {shlex.join(words)} --{mode} --execute"
-
-
 def _show(config: Config, connection: Connection, known: Known, ask: Ask, group: str, n: int) -> Survey:
     found = _survey(config, connection, _resolve(config, connection, known, ask, group))
     say_target(group, ask.target)
     say_found(found)
-    _say_cut_off(connection, group)
+    _say_cut_off(group, moving.cut_off(connection, group))
     if n == len(ask.names) - 1:
         say("nothing was changed yet")
         for mode in ("repair", "reapply") if ask.mode is None else (ask.mode,):
@@ -209,7 +154,7 @@ def _show(config: Config, connection: Connection, known: Known, ask: Ask, group:
 
 def _execute(config: Config, connection: Connection, known: Known, ask: Ask, group: str, n: int) -> Survey:
     assert ask.mode is not None
-    _say_cut_off(connection, group)
+    _say_cut_off(group, moving.close_cut_off(connection, group))
     run = Moving(
         config,
         connection,
@@ -224,6 +169,9 @@ def _execute(config: Config, connection: Connection, known: Known, ask: Ask, gro
     try:
         # What is refused for what is asked is refused before anybody is disturbed.
         found = _survey(config, connection, run.resolve())
+        if not found.plan.changes:
+            say(f"{group}: it is there already; nothing was changed")
+            return found
         moved = run.run()
     except StreamError as error:
         if n == 0 or isinstance(error, PartlyDone):
@@ -253,72 +201,6 @@ def _survey(config: Config, connection: Connection, plan: RewindPlan) -> Survey:
         looking.end()
 
 
-def _say_cut_off(connection: Connection, group: str) -> None:
-    found = moving.cut_off(connection, group)
+def _say_cut_off(group: str, found: CutOff | None) -> None:
     if found is not None:
         say(f"{group}: {moving.said_of(found)}")
-
-
-def _target(given: Mapping[str, Any], names: tuple[str, ...]) -> Target:
-    """The one scenario that was typed; raises UsageError where it is none, or several."""
-    typed = [name for name, value in given.items() if value is not None and value is not False]
-    if len(typed) != 1:
-        said = ", ".join(_option(name) for name in typed) or "none"
-        raise UsageError(
-            f"expected one of {', '.join(map(_option, given))}; got {said}",
-            hint=f"stream rewind --group {shlex.quote(names[0])} --to-current",
-        )
-    match typed[0]:
-        case "to_earliest":
-            return Target("to-earliest")
-        case "to_latest":
-            return Target("to-latest")
-        case "to_current":
-            return Target("to-current")
-        case "to_offset":
-            return Target("to-offset", given["to_offset"])
-        case "shift_by":
-            return Target("shift-by", given["shift_by"])
-        case "to_datetime":
-            return Target("to-datetime", time=given["to_datetime"])
-        case "by_duration":
-            return Target("by-duration", time=_ago(given["by_duration"]))
-        case "to_group":
-            if given["to_group"] in names:
-                raise UsageError(f"--to-group: {given['to_group']!r} is the group itself")
-            return Target("to-group", group=given["to_group"])
-        case _:
-            return Target("from-file")
-
-
-def _ago(span: timedelta) -> datetime:
-    try:
-        return datetime.now(UTC) - span
-    except OverflowError:
-        raise UsageError("--by-duration: there was no such time") from None
-
-
-def _mode(repair: bool, reapply: bool, execute: bool) -> Mode | None:
-    if repair and reapply:
-        raise UsageError(f"--repair and --reapply are two things:\n{explain('repair')}\n{explain('reapply')}")
-    if repair or reapply or not execute:
-        return "repair" if repair else "reapply" if reapply else None
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            f"say what running again is to mean:\n{explain('repair')}\n{explain('reapply')}",
-            hint="stream rewind --help",
-        )
-    say(f"{explain('repair')}\n{explain('reapply')}")
-    answer = click.prompt("repair or reapply?", type=click.Choice(["repair", "reapply"]), err=True)
-    return "repair" if answer == "repair" else "reapply"
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _scenario_words(given: Mapping[str, Any]) -> list[str]:
-    [(name, value)] = [
-        (name, value) for name, value in given.items() if value is not None and value is not False
-    ]
-    return [_option(name)] if name in _FLAGS else [_option(name), str(value)]

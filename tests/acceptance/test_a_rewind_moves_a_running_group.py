@@ -233,6 +233,11 @@ def test_a_command_killed_at_any_step_leaves_the_offsets_all_old_or_all_new(
             assert committed(here) == old
     assert rewinds(conn) == [*["cut off"] * 5, "moved", "moved", "moved"]
 
+    assert killed_at("rewind.asked", project, environment).wait() == -signal.SIGKILL
+    stay = ("rewind", "--group", "testers", "--to-current")
+    assert "was cut off" in stream(here, *stay, "--repair", "--execute").stderr
+    assert "was cut off" not in stream(here, *stay).stderr
+
 
 def test_a_command_killed_at_any_step_leaves_a_running_group_running(
     here: Config, project: Project, environment: dict[str, str], effects: Effects

@@ -234,6 +234,18 @@ def test_reapply_is_planned_and_not_executed_yet(at_rest: Config, conn: psycopg.
     assert rows(conn, "select from stream.rewind") == []
 
 
+def test_a_group_that_is_there_already_is_not_disturbed(
+    at_rest: Config, member: Callable[..., Member], conn: psycopg.Connection[Any]
+) -> None:
+    running = member()
+    until(lambda: stream_json(at_rest, "groups", "describe", "testers")["members"] == 1)
+    result = stream(at_rest, "rewind", "--group", "testers", "--to-latest", "--repair", "--execute")
+    assert result.exit_code == 0
+    assert "it is there already; nothing was changed" in result.stderr
+    assert rows(conn, "select from stream.rewind") == []
+    assert running.running
+
+
 def test_two_commands_do_not_move_one_group(at_rest: Config, conn: psycopg.Connection[Any]) -> None:
     before = committed(at_rest)
     conn.execute(
