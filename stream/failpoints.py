@@ -43,6 +43,7 @@ NAMES = frozenset(
         "rewind.saved",  # the old offsets are saved for undo
         "rewind.planned",  # what will be done stands in the database
         "rewind.moved",  # the broker has the new offsets, nobody has read them back
+        "rewind.settled",  # they are read back, and ranges that run again are in force
         "rewind.ended",  # all is done, nothing was said
     }
 )

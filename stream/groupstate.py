@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from stream import database
+from stream import database, reapplies
 from stream.database import Connection, query
 from stream.discovery import discover
 from stream.epochs import Range
@@ -131,6 +131,11 @@ class GroupState:
             connection.execute(
                 query("made_way"), {"group": self._group, "worker": self._worker, "rewind": rewind}
             )
+
+    def settle_rewinds(self, committed: Callable[[], Mapping[Partition, int]]) -> None:
+        """Make true what became of a rewind whose command was killed; before anything is read."""
+        with self._connect() as connection:
+            reapplies.settle(connection, self._group, committed)
 
     def rewind_result(self, rewind: int) -> str | None:
         """What became of it; None where its command goes on, although nobody waits for it any more."""

@@ -5,7 +5,7 @@
     resolve     the plan once more: nothing of the group moves any more, and this is what is done
     save        the old offsets, for undo
     move        one commit, which the broker takes whole, and only while the group has no members
-    read back   and the row is ended: the members come back
+    read back   and what follows from it is made true (reapplies.py); the row is ended: the members come back
 
 Killed anywhere, this leaves the offsets all old or all new, and the members come back: they wait for as long as this
 process holds the lock of its row, and no longer than `gives_up_at`. Nobody has to be told what is the broker's to
@@ -20,13 +20,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
 
-from stream import database, offsetfile
+from stream import database, offsetfile, reapplies
 from stream.config import Config
 from stream.database import LOCK_REWIND, Connection, query
+from stream.epochs import Range
 from stream.errors import PartlyDone, Refused, StreamError, Unreachable
 from stream.failpoints import failpoint
 from stream.kafka import positions
@@ -82,12 +84,12 @@ class Moving:
         Raises Refused, with nothing changed, where somebody stands in the way; PartlyDone where not all of it can be
         shown to be done; Unreachable.
         """
-        refuse_reapply(self.mode, self.group)
         self._refuse_strangers(members(self.config, self.group))
         with self._under_way() as rewind:
             failpoint("rewind.asked")
             self._await_recess(rewind)
             failpoint("rewind.away")
+            self._settle()  # of one that was cut off
             plan = self.resolve()
             undo = self._save(plan, rewind)
             failpoint("rewind.saved")
@@ -96,6 +98,12 @@ class Moving:
             self._move(plan)
             failpoint("rewind.moved")
             self._read_back(plan, undo)
+            if self._settle() is False:
+                raise PartlyDone(
+                    f"group {self.group!r}: its members came back before its offsets were moved",
+                    hint=f"stream rewind --group {self.group} --to-current",
+                )
+            failpoint("rewind.settled")
             self._end(rewind, plan, undo)
             failpoint("rewind.ended")
         return Moved(plan, undo)
@@ -204,18 +212,25 @@ class Moving:
         return path
 
     def _plan(self, rewind: int, plan: RewindPlan, undo: Path | None) -> None:
-        self.connection.execute(
-            query("plan_rewind"),
-            {
-                "rewind": rewind,
-                "undo": None if undo is None else str(undo),
-                "topics": [move.topic for move in plan.moves],
-                "partitions": [move.partition for move in plan.moves],
-                "olds": [move.old for move in plan.moves],
-                "news": [move.new for move in plan.moves],
-                "uptos": [move.upto for move in plan.moves],
-            },
-        )
+        """What is about to be done, so that it can be settled whatever becomes of this process."""
+        arguments = {
+            "rewind": rewind,
+            "undo": None if undo is None else str(undo),
+            "topics": [move.topic for move in plan.moves],
+            "partitions": [move.partition for move in plan.moves],
+            "olds": [move.old for move in plan.moves],
+            "news": [move.new for move in plan.moves],
+            "uptos": [move.upto for move in plan.moves],
+        }
+        ranges = [Range(*m.place, m.new, m.end, m.upto) for m in plan.moves if m.records]
+        with self.connection.transaction():
+            self.connection.execute(query("plan_rewind"), arguments)
+            if self.mode == "reapply" and ranges:
+                epoch = reapplies.plan(self.connection, self.group, ranges, who=who(), reason=self.reason)
+                self.connection.execute(query("set_epoch"), {"rewind": rewind, "epoch": epoch})
+
+    def _settle(self) -> bool | None:
+        return reapplies.settle(self.connection, self.group, partial(committed, self.config, self.group))
 
     def _move(self, plan: RewindPlan) -> None:
         """In one commit. Where it fails and all offsets are as they were, it is as if nothing was done; else the
@@ -294,16 +309,6 @@ def said_of(found: CutOff) -> str:
     if found.undo is None:
         return f"{began} before it moved anything"
     return f"{began}: the offsets are all as they were or all moved; as they were they stand in {found.undo}"
-
-
-def refuse_reapply(mode: Mode, group: str) -> None:
-    """THE SEAM for `--reapply`. Its epoch is planned in `Moving.run` after `_plan`, before the offsets are moved;
-    finished after `_read_back`; undone where it fails in between (stream.reapplies)."""
-    if mode == "reapply":
-        raise Refused(
-            "--reapply can be planned, but not executed yet; nothing was changed",
-            hint=f"stream rewind --group {group} --to-current --reapply",
-        )
 
 
 def _counted(members: Sequence[object]) -> str:

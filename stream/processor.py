@@ -38,6 +38,7 @@ from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
 from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
+from stream.kafka.reader import committed
 from stream.lanes import MOST_POSTPONED, Lanes, lane_of
 from stream.offsets import Progress
 from stream.outcomes import BUSY
@@ -137,7 +138,13 @@ class Processor:
             ),
         )
         self._recess = Recess(
-            group, self._control, self._consumer, self._state, self._rebalance, self._assignment.patiently
+            group,
+            self._control,
+            self._consumer,
+            self._state,
+            self._rebalance,
+            self._assignment.patiently,
+            lambda: committed(config, group.name),
         )
         # Records ready to start that keep the workers busy while more are fetched.
         self._enough = max(2 * group.batch, 8 * group.concurrency, 64)

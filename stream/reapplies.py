@@ -1,35 +1,23 @@
 """Reapplies: ranges of a group's history that are run again on purpose, each as a new epoch.
 
-plan     the ranges are written down, before any offset is moved; nobody of the group may read meanwhile
-finish   the offsets were moved and read back: the group may start. What is parked in the ranges makes way, to be read
-         again in its turn; what was given up has its letter until it is run again (`Parking.supersede`)
-undo     they were not, or not all, and have been moved back: as if never planned
-pass_over  the group goes on further ahead than it has come: what lies between is not run again, and what was parked
-         there is parked once more
+plan       the ranges are written down with the rewind that is to move the offsets, before it moves any
+settle     did it? The offsets themselves say so. They were moved: what is parked in the ranges makes way, to be read
+           again in its turn, and what is passed over elsewhere is not run again after all. They were not: as if never
+           planned. The command does this, or where it was killed, whoever of the group is there next, before it reads
 
-Until a plan is finished or undone, its group does not start. A range is in force from the plan on, which changes
-nothing before offsets are moved: events that were never applied are applied as ever (`Ledger.claim_reapplied`).
+A range is in force from the plan on, which changes nothing before offsets are moved: events that were never applied are
+applied as ever (`Ledger.claim_reapplied`), and what was given up has its letter until it is run again
+(`Parking.supersede`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 
 from stream.database import Connection, query
 from stream.epochs import Range, passed_over
-
-
-@dataclass(frozen=True, slots=True)
-class Reapply:
-    """A planned one: neither finished nor undone."""
-
-    epoch: int
-    ranges: Sequence[Range]
-    who: str
-    reason: str | None
-    at: datetime
+from stream.offsets import Partition
 
 
 def plan(connection: Connection, group: str, ranges: Iterable[Range], *, who: str, reason: str | None) -> int:
@@ -51,13 +39,31 @@ def plan(connection: Connection, group: str, ranges: Iterable[Range], *, who: st
     return int(epoch)
 
 
-def planned(connection: Connection, group: str) -> Reapply | None:
-    """What is planned of the group, if anything is."""
-    rows = connection.execute(query("planned_reapply"), [group]).fetchall()
-    if not rows:
-        return None
-    epoch, who, reason, at = rows[0][:4]
-    return Reapply(epoch, [Range(*columns) for _, _, _, _, *columns in rows], who, reason, at)
+def settle(
+    connection: Connection, group: str, committed: Callable[[], Mapping[Partition, int]]
+) -> bool | None:
+    """Make true what became of a rewind that was cut off, or of one's own: whether its offsets were moved, None where
+    there is nothing to settle. While nobody reads; `committed` asks the broker.
+
+    One commit moves all offsets of a rewind, so they are all old or all new.
+    """
+    moved = None
+    with connection.transaction():
+        rows = connection.execute(query("unsettled_rewinds"), [group]).fetchall()
+        offsets = committed() if rows else {}
+        for (rewind, epoch), found in groupby(rows, key=lambda row: row[:2]):
+            moves = [row[2:] for row in found]
+            moved = all(offsets.get((topic, n)) == new for topic, n, old, new in moves if old != new)
+            if moved:
+                if epoch is not None:
+                    finish(connection, group, epoch)
+                for topic, n, old, new in moves:
+                    if old is not None and new > old:
+                        pass_over(connection, group, topic, n, old, new)
+            elif epoch is not None:
+                undo(connection, group, epoch)
+            connection.execute(query("settle_rewind"), {"rewind": rewind, "moved": moved})
+    return moved
 
 
 def finish(connection: Connection, group: str, epoch: int) -> int:

@@ -8,7 +8,7 @@ its workers stay; whether the command lives is told by a lock that its database 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -16,6 +16,7 @@ from stream.control import Control
 from stream.groups import ConsumerGroup
 from stream.groupstate import GroupState
 from stream.kafka.consumer import GroupConsumer, KafkaException
+from stream.offsets import Partition
 from stream.rebalance import Rebalance
 from stream.topics import retry_topic
 
@@ -23,7 +24,8 @@ log = structlog.get_logger("stream.recess")
 
 
 class Recess:
-    """Owned by the processor's thread. `patiently` asks the database until it answers."""
+    """Owned by the processor's thread. `patiently` asks until database and broker answer; `committed` asks the broker
+    for the group's offsets."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Recess:
         state: GroupState,
         rebalance: Rebalance,
         patiently: Callable[[Callable[[], str | None]], str | None],
+        committed: Callable[[], Mapping[Partition, int]],
     ) -> None:
         self._group = group
         self._control = control
@@ -40,6 +43,7 @@ class Recess:
         self._state = state
         self._rebalance = rebalance
         self._patiently = patiently
+        self._committed = committed
         self._joined = False
         self._rewind: int | None = None  # that this member has made way for
 
@@ -63,6 +67,7 @@ class Recess:
             log.warning(
                 "group.comes_back", group=self._group.name, rewind=rewind, result=result or "given up"
             )
+        self._patiently(lambda: self._state.settle_rewinds(self._committed))
         self._consumer.subscribe((*self._group.topics, retry_topic(self._group.name)), self._rebalance)
         self._joined = True
 

@@ -65,10 +65,10 @@ def resolve(config: Config, group: str, topics: Collection[str], target: Target,
 
 
 def check_ledger(config: Config, connection: Connection, found: RewindPlan, mode: Mode | None) -> None:
-    """Raise Refused where a repair would apply again what was applied: its ledger rows were pruned."""
+    """Raise Refused where the ledger does not remember any more what was applied: its rows were pruned."""
     row = connection.execute(query("group_state"), [found.group]).fetchone()
     pruned: datetime | None = None if row is None else row[3]
-    if mode == "reapply" or pruned is None or not found.ranges:
+    if pruned is None or not found.ranges:
         return
     remembered = positions.offsets_at(config, found.ranges.keys(), pruned)
     for (topic, number), (start, end) in sorted(found.ranges.items()):
@@ -77,7 +77,7 @@ def check_ledger(config: Config, connection: Connection, found: RewindPlan, mode
             raise Refused(
                 f"group {found.group!r}: the ledger was pruned before {clock(pruned)}, and {topic}[{number}] would go"
                 f" back to offset {start}, before that: what was applied there would be applied twice",
-                hint=f"stream rewind --group {found.group} --to-datetime {clock(pruned)} --repair",
+                hint=f"stream rewind --group {found.group} --to-datetime {clock(pruned)} --{mode or 'repair'}",
             )
 
 
@@ -114,10 +114,10 @@ def _count_applied(
     for records in positions.records_in(config, found.ranges):
         arguments = {
             "group": found.group,
-            "epoch": 0,
             "ids": "{" + ",".join(event_id_of(record).hex for record in records) + "}",
+            "epochs": [0] * len(records),
         }
-        applied = {id for (id,) in connection.execute(query("applied"), arguments)} if records else set()
+        applied = {id for id, _ in connection.execute(query("applied"), arguments)} if records else set()
         in_ledger += sum(event_id_of(record) in applied for record in records)
         looked_up += len(records)
         progress(looked_up, found.total)

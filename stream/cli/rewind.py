@@ -112,10 +112,12 @@ def rewind(
     """Move the committed offsets of groups: a plan first, with --execute the act.
 
     Running processes of a group finish what they have, make way, and go on where the offsets are then; none has to be
-    restarted. The group's retry topic is never moved. What waits for another try stays where it is, and what is dead
-    stays dead: `stream dlq replay` runs it again.
+    restarted. The group's retry topic is never moved.
 
-    --repair and --reapply say what running again means; one of them goes with --execute.
+    --repair and --reapply say what running again means; one of them goes with --execute. --repair runs what was never
+    applied; what waits for another try stays where it is, and what is dead stays dead: `stream dlq replay` runs it
+    again. --reapply runs handlers once more for all that was applied (not those of a group with on_reapply="skip"),
+    and what they emit is not written again; what was parked or dead is tried as for the first time.
     """
     if dry_run and execute:
         raise UsageError("--dry-run and --execute are two things; give one of them")
@@ -141,7 +143,7 @@ def rewind(
 def _show(config: Config, connection: Connection, known: Known, ask: Ask, group: str, n: int) -> Survey:
     found = _survey(config, connection, _resolve(config, connection, known, ask, group))
     say_target(group, ask.target)
-    say_found(found)
+    say_found(found, ask.mode)
     _say_cut_off(group, moving.cut_off(connection, group))
     if n == len(ask.names) - 1:
         say("nothing was changed yet")
@@ -181,7 +183,7 @@ def _execute(config: Config, connection: Connection, known: Known, ask: Ask, gro
     say_target(group, ask.target)
     say_moved(moved, ask.rate)
     found = replace(found, plan=moved.plan)
-    say_found(found)
+    say_found(found, ask.mode)
     say(f"-> stream groups describe {shlex.quote(group)}")
     return found
 

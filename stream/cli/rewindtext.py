@@ -105,7 +105,7 @@ def say_target(group: str, target: Target) -> None:
         say(f"{group}: to {clock(target.time)}, here {local.isoformat(timespec='milliseconds')}")
 
 
-def say_found(found: Survey) -> None:
+def say_found(found: Survey, mode: Mode | None) -> None:
     """What the plan comes to, beside its table."""
     group, plan = found.plan.group, found.plan
     if plan.total:
@@ -117,9 +117,11 @@ def say_found(found: Survey) -> None:
     if plan.skipped:
         say(f"{group}: {plural(plan.skipped, 'record')} skipped: they were not read, and never will be")
     if found.parked:
-        say(f"{group}: {plural(found.parked, 'event')} of these wait for another try, and go on waiting")
+        waits = "are tried in their turn" if mode == "reapply" else "go on waiting"
+        say(f"{group}: {plural(found.parked, 'event')} of these wait for another try, and {waits}")
     if found.dead:
-        say(f"{group}: {plural(found.dead, 'open letter')} of these: what is dead stays dead")
+        dead = "what is dead is tried again" if mode == "reapply" else "what is dead stays dead"
+        say(f"{group}: {plural(found.dead, 'open letter')} of these: {dead}")
         say(f"-> stream dlq list --group {group}")
     uncommitted = sum(move.old is None for move in plan.moves)
     if uncommitted:

@@ -23,7 +23,10 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
-STEPS = ("rewind.asked", "rewind.away", "rewind.saved", "rewind.planned", "rewind.moved", "rewind.ended")
+STEPS = (
+    *("rewind.asked", "rewind.away", "rewind.saved", "rewind.planned"),
+    *("rewind.moved", "rewind.settled", "rewind.ended"),
+)
 BACK = ("rewind", "--group", "testers", "--to-earliest", "--repair", "--execute")
 
 
@@ -221,7 +224,7 @@ def test_a_command_killed_at_any_step_leaves_the_offsets_all_old_or_all_new(
     for step in STEPS:
         command = killed_at(step, project, environment)
         assert command.wait() == -signal.SIGKILL, command.stderr
-        new = step in ("rewind.moved", "rewind.ended")
+        new = step in ("rewind.moved", "rewind.settled", "rewind.ended")
         assert committed(here) == (dict.fromkeys(old, 0) if new else old), step
         said = stream(here, "rewind", "--group", "testers", "--to-current").stderr
         assert ("was cut off" in said) == (step != "rewind.ended"), step
@@ -231,7 +234,7 @@ def test_a_command_killed_at_any_step_leaves_the_offsets_all_old_or_all_new(
             back = stream(here, "rewind", "--group=testers", f"--from-file={undo}", "--repair", "--execute")
             assert back.exit_code == 0, back.output
             assert committed(here) == old
-    assert rewinds(conn) == [*["cut off"] * 5, "moved", "moved", "moved"]
+    assert rewinds(conn) == [*["cut off"] * 5, "moved", "cut off", "moved", "moved", "moved"]
 
     assert killed_at("rewind.asked", project, environment).wait() == -signal.SIGKILL
     stay = ("rewind", "--group", "testers", "--to-current")

@@ -174,11 +174,10 @@ def test_a_repair_of_what_the_ledger_has_forgotten_is_refused(
     conn.execute("update stream.group_state set ledger_pruned_before = clock_timestamp()")
     conn.commit()
     before = committed(at_rest)
-    for words in (REPAIR, TO_THE_BEGINNING):
+    for words in ((*TO_THE_BEGINNING, "--reapply"), REPAIR, TO_THE_BEGINNING):
         result = stream(at_rest, *words)
         assert (result.exit_code, result.stdout) == (4, "")
         assert "would be applied twice" in result.stderr
-    assert stream(at_rest, *TO_THE_BEGINNING, "--reapply").exit_code == 0  # it is to be applied once more
     assert committed(at_rest) == before
     assert rows(conn, "select from stream.rewind") == []
 
@@ -225,24 +224,31 @@ def test_what_failed_is_shown_and_stays_what_it_is(
     }
 
 
-def test_reapply_is_planned_and_not_executed_yet(at_rest: Config, conn: psycopg.Connection[Any]) -> None:
-    before = committed(at_rest)
-    result = stream(at_rest, *TO_THE_BEGINNING, "--reapply", "--execute")
-    assert (result.exit_code, result.stdout) == (4, "")
-    assert "can be planned, but not executed yet" in result.stderr
-    assert committed(at_rest) == before
-    assert rows(conn, "select from stream.rewind") == []
-
-
-def test_a_group_that_is_there_already_is_not_disturbed(
-    at_rest: Config, member: Callable[..., Member], conn: psycopg.Connection[Any]
+def test_reapply_says_what_becomes_of_what_failed(
+    small: Config, project: Project, member: Callable[..., Member], conn: psycopg.Connection[Any]
 ) -> None:
-    running = member()
-    until(lambda: stream_json(at_rest, "groups", "describe", "testers")["members"] == 1)
-    result = stream(at_rest, "rewind", "--group", "testers", "--to-latest", "--repair", "--execute")
-    assert result.exit_code == 0
-    assert "it is there already; nothing was changed" in result.stderr
-    assert rows(conn, "select from stream.rewind") == []
+    broken = True
+
+    def handler(event: Event, ctx: Context) -> None:
+        if broken and event.key == "dead":
+            raise PermanentError("no lines")
+        if broken and event.key == "waiting":
+            raise TransientError("not now")
+        apply(event, ctx)
+
+    publish(small, project, [(key, n) for n, key in enumerate(["dead", "waiting", "good"])])
+    running = member(handler)
+    until(lambda: len(rows(conn, "select from stream.parked")) == 1)
+    until(lambda: sum(committed(small).values()) == 3)
+    broken = False
+    result = stream(small, *TO_THE_BEGINNING, "--reapply", "--execute")
+    assert result.exit_code == 0, result.output
+    assert "1 event of these wait for another try, and are tried in their turn" in result.stderr
+    assert "1 open letter of these: what is dead is tried again" in result.stderr
+    until(lambda: len(numbers(conn)) == 4)
+    assert numbers(conn) == [0, 1, 2, 2]
+    assert rows(conn, "select status from stream.dead_letter") == [("superseded",)]
+    assert rows(conn, "select from stream.parked") == []
     assert running.running
 
 

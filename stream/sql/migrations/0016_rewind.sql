@@ -18,6 +18,9 @@ create table stream.rewind (
     rate           float8,                    -- most events a second until what runs again is passed
     passed_at      timestamptz,               -- when it was
     ended_at       timestamptz,
+    epoch          int,                       -- of a reapply
+    settled_at     timestamptz,               -- when it was known what became of it, and that was made true (reapplies.py)
+    moved          boolean,
     result         text check (result in ('moved', 'refused', 'failed', 'cut off'))
 );
 create unique index rewind_under_way on stream.rewind (consumer_group) where ended_at is null;
@@ -33,6 +36,8 @@ create table stream.rewind_move (
     passed     boolean not null default false,
     primary key (rewind, topic, partition)
 );
+
+create index rewind_unsettled on stream.rewind (consumer_group) where settled_at is null;
 
 alter table stream.worker add made_way_for int;
 

@@ -1,0 +1,1 @@
+update stream.rewind set epoch = %(epoch)s where id = %(rewind)s
