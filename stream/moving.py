@@ -291,6 +291,11 @@ class Moving:
             ) from None
 
 
+def is_there(config: Config, plan: RewindPlan) -> bool:
+    """Whether there is nothing to move. A member may have read on, and not have committed it yet."""
+    return not plan.changes and not members(config, plan.group)
+
+
 def cut_off(connection: Connection, group: str) -> CutOff | None:
     """The group's last rewind, if its command is gone without having ended it."""
     row = connection.execute(query("open_rewind"), {"group": group}).fetchone()

@@ -171,7 +171,7 @@ def _execute(config: Config, connection: Connection, known: Known, ask: Ask, gro
     try:
         # What is refused for what is asked is refused before anybody is disturbed.
         found = _survey(config, connection, run.resolve())
-        if not found.plan.changes:
+        if moving.is_there(config, found.plan):
             say(f"{group}: it is there already; nothing was changed")
             return found
         moved = run.run()

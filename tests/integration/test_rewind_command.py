@@ -18,6 +18,7 @@ from stream import ConsumerGroup, Context, Event, PermanentError, TransientError
 from stream.config import Config, RetrySettings
 from stream.database import LOCK_REWIND
 from stream.project import Project
+from stream.stack import ports
 from tests.support.cli import follow, hints, stream, stream_json
 from tests.support.effects import committed
 from tests.support.groups import Member, publish
@@ -141,6 +142,17 @@ def test_what_is_typed_wrongly_is_refused(
     assert (unknown.exit_code, unknown.stdout) == (2, "")
 
 
+def test_without_broker_or_database_nothing_is_planned(at_rest: Config) -> None:
+    nobody = f"127.0.0.1:{ports.choose(None)}"
+    for config in (
+        replace(at_rest, bootstrap_servers=nobody),
+        replace(at_rest, database_url=f"postgresql://stream@{nobody}/stream"),
+    ):
+        result = stream(config, *REPAIR, "--format", "json")
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert nobody in result.stderr
+
+
 def test_a_plan_changes_nothing_and_its_command_is_what_was_shown(
     at_rest: Config, conn: psycopg.Connection[Any]
 ) -> None:
@@ -250,6 +262,13 @@ def test_reapply_says_what_becomes_of_what_failed(
     assert rows(conn, "select status from stream.dead_letter") == [("superseded",)]
     assert rows(conn, "select from stream.parked") == []
     assert running.running
+
+
+def test_a_group_that_is_there_already_is_left_alone(at_rest: Config, conn: psycopg.Connection[Any]) -> None:
+    result = stream(at_rest, "rewind", "--group", "testers", "--to-latest", "--repair", "--execute")
+    assert result.exit_code == 0
+    assert "it is there already; nothing was changed" in result.stderr
+    assert rows(conn, "select from stream.rewind") == []
 
 
 def test_two_commands_do_not_move_one_group(at_rest: Config, conn: psycopg.Connection[Any]) -> None:
