@@ -15,6 +15,7 @@ refuse: a member that knows of no rewind, or a command that was frozen until its
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -248,7 +249,11 @@ class Moving:
                     raise
 
     def _read_back(self, plan: RewindPlan, undo: Path | None) -> None:
-        back = None if undo is None else f"stream rewind --group {self.group} --from-file {undo}"
+        back = (
+            None
+            if undo is None
+            else f"stream rewind --group {self.group} --from-file {shlex.quote(str(undo))}"
+        )
         try:
             found = committed(self.config, self.group)
         except Unreachable as error:

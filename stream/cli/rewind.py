@@ -17,6 +17,7 @@ from stream.cli.choosing import per_second, span, time
 from stream.cli.common import config_options, format_option, project_of, say
 from stream.cli.rewindask import Ask, lines_of, mode_of, target_of
 from stream.cli.rewindtext import Looking, print_found, say_found, say_moved, say_target
+from stream.cli.text import printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, StreamError, UsageError
@@ -205,4 +206,4 @@ def _survey(config: Config, connection: Connection, plan: RewindPlan) -> Survey:
 
 def _say_cut_off(group: str, found: CutOff | None) -> None:
     if found is not None:
-        say(f"{group}: {moving.said_of(found)}")
+        say(f"{group}: {printable(moving.said_of(found), 1000)}")

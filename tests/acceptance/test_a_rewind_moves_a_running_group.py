@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from stream.config import Config
 from stream.failpoints import NAMES
@@ -329,6 +329,27 @@ def test_a_process_killed_a_moment_ago_is_waited_for_until_the_broker_knows(
     assert set(committed(here).values()) == {0}
     assert consume(project, environment, at_end=True).wait() == 0
     effects.check(load.published)
+
+
+def test_what_somebody_else_moved_meanwhile_is_found_when_it_is_read_back(
+    here: Config, project: Project, environment: dict[str, str]
+) -> None:
+    with Load(here, project) as load:
+        load.wait(100)
+    assert consume(project, environment, at_end=True).wait() == 0
+    before = committed(here)
+    frozen = killed_at("rewind.moved", project, environment, "stop")
+    until(lambda: stopped(frozen), 60, "the command stands still")
+    other = Consumer({"bootstrap.servers": here.bootstrap_servers, "group.id": here.prefix + "testers"})
+    other.commit(offsets=[TopicPartition(here.prefix + "things", 2, 1)], asynchronous=False)
+    other.close()
+    frozen.send(signal.SIGCONT)
+
+    assert frozen.wait() == 6
+    assert "not all is where it should be: things[2] at 1, not 0" in frozen.stderr
+    [hint] = [line[3:] for line in frozen.stderr.splitlines() if "--from-file" in line]
+    assert follow(here, f"{hint} --repair --execute").exit_code == 0
+    assert committed(here) == before
 
 
 def stopped(command: Command) -> bool:
