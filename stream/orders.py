@@ -20,7 +20,8 @@ from stream.errors import GroupError, ProjectImportError
 from stream.events import Record, event_id_of, event_time, header
 from stream.groups import ConsumerGroup
 from stream.holds import held_groups
-from stream.kafka.search import Progress, Scan, records_of_key
+from stream.kafka.scans import Scan
+from stream.kafka.search import Progress, records_of_key
 from stream.project import Project
 
 START_MISSED = "written before this group's start"
