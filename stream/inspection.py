@@ -17,7 +17,7 @@ from stream.config import Config
 from stream.errors import StreamError, Unreachable, UsageError
 from stream.events import Record, event_id_of, event_time, header
 from stream.kafka.admin import partition_counts
-from stream.kafka.scans import UNREADABLE, Scan, Scanner, record_of
+from stream.kafka.scans import UNREADABLE, Scan, Scanner
 from stream.keys import partition_of, shown_key
 from stream.schemas import AvroCodec, DecodeError, to_json
 from stream.views import as_json
@@ -108,56 +108,61 @@ class Inspection:
 
     def first(self, most: int | None = None) -> Iterator[Record]:
         """The records, one partition after the other, `most` at most."""
-        return islice((record for scan in self.scans for record in self._read(scan)), most)
+        return islice((record for scan in self.scans for record in self._read([scan])), most)
 
     def last(self, most: int) -> list[Record]:
         """The last `most` of the records, of all partitions together, by time; a partition's keep their order.
 
         Reads backwards, further and further, until it has them: so the last of a large topic are there at once.
         """
-        newest = [self._last(scan, most) for scan in self.scans]
-        merged = list(heapq.merge(*newest, key=lambda record: record.timestamp))
+        found: dict[int, list[Record]] = {scan.partition: [] for scan in self.scans}
+        above = {scan.partition: scan.end or 0 for scan in self.scans}  # what stands from here on is read
+        window = max(most, 100)
+        while not self._stopping.is_set():
+            parts = [
+                replace(scan, reached=max(scan.first, (scan.end or 0) - window), end=above[scan.partition])
+                for scan in self.scans
+                if above[scan.partition] > scan.first and len(found[scan.partition]) < most
+            ]
+            if not parts:
+                break
+            below = {part.partition: part.reached for part in parts}
+            new: dict[int, list[Record]] = {partition: [] for partition in below}
+            for record in self._read(parts):
+                new[record.partition].append(record)
+            found |= {partition: [*records, *found[partition]][-most:] for partition, records in new.items()}
+            above |= below
+            window *= 4
+        else:
+            return []
+        for scan in self.scans:
+            scan.reached = scan.end or 0
+        merged = list(heapq.merge(*found.values(), key=lambda record: record.timestamp))
         return merged[-most:]
 
     def follow(self) -> Iterator[Record]:
         """What comes behind the ends, of all partitions as it comes, until `stopping` is set."""
         endless = [replace(scan, reached=scan.end or 0, end=None) for scan in self.scans]
-        for scan, message in self._scanner.read(endless, lambda: not self._stopping.is_set()):
-            if self.selection.key is None or message.key() == self.selection.key:
-                yield record_of(scan, message)
+        return self._scanner.read(endless, lambda: not self._stopping.is_set(), key=self.selection.key)
 
-    def _last(self, scan: Scan, most: int) -> list[Record]:
-        found: list[Record] = []
-        end = scan.end or 0
-        window = max(most, 100)
-        above = end  # what stands from here on is read
-        while above > scan.first and len(found) < most and not self._stopping.is_set():
-            part = replace(scan, reached=max(scan.first, end - window), end=above)
-            below = part.reached
-            found = [*self._read(part), *found]
-            above, window = below, window * 4
-        if not self._stopping.is_set():
-            scan.reached = end
-        return found[-most:]
-
-    def _read(self, scan: Scan) -> Iterator[Record]:
-        """The scan's records; raises Unreachable where it gives nothing for long."""
-        moved = (scan.reached, time.monotonic())
+    def _read(self, scans: Sequence[Scan]) -> Iterator[Record]:
+        """The scans' records; raises Unreachable where they give nothing for long."""
+        moved, since = -1, time.monotonic()
 
         def go_on() -> bool:
-            nonlocal moved
-            if scan.reached != moved[0]:
-                moved = (scan.reached, time.monotonic())
-            if time.monotonic() - moved[1] > PATIENCE_S:
+            nonlocal moved, since
+            reached = sum(scan.reached for scan in scans)
+            if reached != moved:
+                moved, since = reached, time.monotonic()
+            if time.monotonic() - since > PATIENCE_S:
+                where = ", ".join(f"{scan.position} of {scan.end}" for scan in scans if not scan.complete)
                 raise Unreachable(
-                    f"{scan.position} gave nothing for {PATIENCE_S:.0f} s, its end is {scan.end}",
+                    f"nothing came for {PATIENCE_S:.0f} s; not read: {where}",
                     hint="stream stack status   (or check KAFKA_BOOTSTRAP_SERVERS)",
                 )
             return not self._stopping.is_set()
 
-        for _, message in self._scanner.read([scan], go_on):
-            if self.selection.key is None or message.key() == self.selection.key:
-                yield record_of(scan, message)
+        return self._scanner.read(scans, go_on, key=self.selection.key)
 
     def _scan(self, partition: int) -> Scan:
         selection = self.selection

@@ -128,6 +128,8 @@ def inspect(
         for record in inspection.first(count):
             out.one(inspected(record, codec))
             shown += 1
+            if stopping.is_set():
+                break
         if follow and (count is None or shown < count):
             say(FOLLOWING)
             for record in inspection.follow():

@@ -73,7 +73,7 @@ class Scanner:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",  # retention may take the first records meanwhile
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": 20,  # a look at what has ended holds up the next partition for so long
                 "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
             }
         )
@@ -105,9 +105,17 @@ class Scanner:
             raise StreamError(f"topic {topic} cannot be read: {found.error.str()}")
         return found.offset if found.offset >= 0 else None
 
-    def read(self, scans: Iterable[Scan], go_on: Callable[[], bool]) -> Iterator[tuple[Scan, Message]]:
-        """The messages of the scans, each with its own, those of a partition in order. `go_on` is asked now and then;
-        false ends it, and `reached` of the scans says where."""
+    def read(
+        self, scans: Iterable[Scan], go_on: Callable[[], bool], *, key: bytes | None = None
+    ) -> Iterator[Record]:
+        """The records of the scans, those of a partition in order; with a `key`, its own only. `go_on` is asked now
+        and then; false ends it, and `reached` of the scans says where."""
+        # Millions of messages are looked at: a record is made of those only that are asked for.
+        for scan, message in self._messages(scans, go_on):
+            if key is None or message.key() == key:
+                yield _record(scan, message)
+
+    def _messages(self, scans: Iterable[Scan], go_on: Callable[[], bool]) -> Iterator[tuple[Scan, Message]]:
         left = {(self._config.prefix + s.topic, s.partition): s for s in scans if not s.complete}
         self._consumer.assign([self._physical(s.topic, s.partition, s.reached) for s in left.values()])
         while left and go_on():
@@ -118,12 +126,13 @@ class Scanner:
                 scan = left.get((message.topic() or "", message.partition() or 0))
                 if scan is None:
                     continue  # behind the end
-                if message.error() is None and (scan.end is None or _offset(message) < scan.end):
-                    scan.reached = _offset(message) + 1
+                end, offset = scan.end, message.offset() or 0
+                if message.error() is None and (end is None or offset < end):
+                    scan.reached = offset + 1
                     yield scan, message
                 else:
                     _pass(message, scan)
-                if scan.complete:
+                if end is not None and scan.reached >= end:
                     del left[self._config.prefix + scan.topic, scan.partition]
                     self._consumer.incremental_unassign([self._physical(scan.topic, scan.partition)])
 
@@ -141,8 +150,7 @@ class Scanner:
             time.sleep(0.05)
 
 
-def record_of(scan: Scan, message: Message) -> Record:
-    """The message as a Record of the scan's topic."""
+def _record(scan: Scan, message: Message) -> Record:
     try:
         headers = cast("Sequence[tuple[str, bytes | None]]", message.headers() or [])
     except UnicodeDecodeError:
@@ -150,7 +158,7 @@ def record_of(scan: Scan, message: Message) -> Record:
     return Record(
         scan.topic,
         scan.partition,
-        _offset(message),
+        message.offset() or 0,
         message.key(),  # bytes: no deserialiser is set
         message.value(),
         headers,
@@ -166,11 +174,7 @@ def _pass(message: Message, scan: Scan) -> None:
     """
     error = message.error()
     if error is None or error.code() == KafkaError._PARTITION_EOF:
-        reached = max(scan.reached, _offset(message))
+        reached = max(scan.reached, message.offset() or 0)
         scan.reached = reached if scan.end is None else min(reached, scan.end)
     elif error.code() not in _PASSING:
         raise StreamError(f"topic {scan.topic} cannot be read: {error.str()}")
-
-
-def _offset(message: Message) -> int:
-    return cast("int", message.offset())  # None only where there is an error

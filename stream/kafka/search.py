@@ -10,7 +10,7 @@ from threading import Event
 from stream.config import Config
 from stream.events import Record
 from stream.kafka.admin import partition_counts
-from stream.kafka.scans import Scan, Scanner, record_of
+from stream.kafka.scans import Scan, Scanner
 from stream.keys import partition_of
 
 Progress = Callable[[int, int], None]
@@ -56,9 +56,6 @@ def records_of_key(
             tell()
             return time.monotonic() < deadline and not (stopping is not None and stopping.is_set())
 
-        # Millions of messages are looked at: a record is made of the key's only.
-        records = [
-            record_of(scan, message) for scan, message in scanner.read(scans, go_on) if message.key() == key
-        ]
+        records = list(scanner.read(scans, go_on, key=key))
         tell()
     return Found(records, scans, [topic for topic in topics if topic not in counts])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import signal
+import subprocess
+import termios
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -20,7 +24,7 @@ from stream.keys import partition_of
 from stream.project import Project
 from tests.support.cli import hints, stream
 from tests.support.groups import publish
-from tests.support.processes import Command
+from tests.support.processes import STREAM, Command
 from tests.support.small import make_project
 from tests.support.topics import create_topic, produce_raw
 from tests.support.waiting import until
@@ -294,3 +298,37 @@ def test_following_ends_after_a_number_of_records_that_was_asked_for(
     fill(small, *(("1", n) for n in range(5)))
     assert command.wait() == 0
     assert [json.loads(line)["data"]["n"] for line in command.stdout.splitlines()] == [0, 1]
+
+
+def test_a_read_that_is_interrupted_shows_what_it_has_and_says_how_to_go_on(
+    small: Config, environment: dict[str, str]
+) -> None:
+    fill(small, *(("1", n) for n in range(3000)))
+    partition = partition_of(b"1", 4)
+    words = ("topics", "inspect", "things", "-p", str(partition), "--format", "jsonl")
+    # Nobody reads its stdout: it stands still once the pipe is full, in the middle of its work.
+    command = subprocess.Popen(
+        [STREAM, *words], env=environment, cwd=small.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        assert command.stdout is not None
+        until(lambda: pending(command.stdout) >= 60_000, what="the pipe is full")
+        command.send_signal(signal.SIGINT)
+        stdout, stderr = command.communicate(timeout=30)
+    finally:
+        command.kill()
+    shown = [json.loads(line)["data"]["n"] for line in stdout.splitlines()]
+    assert shown == list(range(len(shown)))
+    assert 0 < len(shown) < 3000
+    assert command.returncode == 6
+    assert f"stopped; not read: things[{partition}]@{len(shown)} of 3000" in stderr.decode()
+    hint = f"stream topics inspect things -p {partition} -o {len(shown)}"
+    assert f"-> {hint}\n" in stderr.decode()
+    assert numbers(small, *hint.split()[2:]) == list(range(len(shown), 3000))
+
+
+def pending(pipe: IO[bytes]) -> int:
+    """Bytes that wait in a pipe."""
+    found = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, found)
+    return found[0]
