@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +24,7 @@ from stream.project import Project
 from stream.relay import Relay
 from tests.support.cli import hints, stream, stream_json
 from tests.support.letters import Troubled
+from tests.support.processes import STREAM
 from tests.support.small import make_project
 
 CONTRACT_OF_AN_EVENT = {
@@ -288,3 +291,44 @@ def test_what_could_not_be_read_in_time_is_named(small: Config, db: Conn) -> Non
     assert result.exit_code == 6
     assert "was read from 0 to 0, its end is 1" in result.stderr
     assert hints(result) == ["stream order show 1 --timeout 60"]
+
+
+def test_a_second_run_of_history_is_told_with_its_epoch(small: Config, db: Conn) -> None:
+    first = append(db, small, "1")
+    relay_once(small)
+    settle(db, first)
+    db.execute(
+        "insert into stream.ledger (consumer_group, event_id, epoch, outcome, attempts, worker)"
+        " values ('counting', %s, 1, 'done', 1, 'host-1')",
+        [first],
+    )
+    text = stream(small, "order", "show", "1").stdout
+    assert "counting  done  (attempt 2, worker host-1)" in text
+    assert "counting  done  (attempt 1, worker host-1, epoch 1)" in text
+    [event] = stream_json(small, "order", "show", "1")["events"]
+    assert [(group["epoch"], len(group["steps"])) for group in event["groups"]] == [(0, 1), (1, 1)]
+
+
+def test_on_a_terminal_it_says_how_far_it_has_read(
+    small: Config, db: Conn, environment: dict[str, str]
+) -> None:
+    append(db, small, "1")
+    relay_once(small)
+    ours, theirs = os.openpty()
+    command = subprocess.Popen(
+        [STREAM, "order", "show", "1"],
+        env=environment,
+        cwd=small.project,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    try:
+        os.close(theirs)
+        stdout, _ = command.communicate(timeout=60)
+        said = os.read(ours, 10_000).decode()
+    finally:
+        command.kill()
+        os.close(ours)
+    assert command.returncode == 0
+    assert stdout.startswith(b"Happened  things[")
+    assert "\rread 1 of 1 records" in said
