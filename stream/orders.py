@@ -24,7 +24,7 @@ from stream.holds import held_groups
 from stream.kafka.scans import Scan
 from stream.kafka.search import Progress, records_of_key
 from stream.project import Project
-from stream.steps import Of, Step, in_order, of_records, written_down
+from stream.steps import Of, Step, in_order, kept_records, of_records, written_down
 from stream.topics import dlq_topic, retry_topic
 
 START_MISSED = "written before this group's start"
@@ -153,13 +153,18 @@ def life(
             config, key, [*topics, *sorted(own)], seconds=seconds, progress=progress, stopping=stopping
         )
         records = [record for record in found.records if record.topic not in own]
-        ids = list({event_id_of(record) for record in records})
         names = [reader.name for reader in readers]
+        gone = kept_records(connection, names, _ids(records), key, topics)
+        records = [*gone, *records]
+        ids = _ids(records)
         outcomes = _outcomes(connection, readers, ids, key, topics)
         steps = written_down(connection, names, ids, key, topics)
     for of, calls in of_records(record for record in found.records if record.topic in own).items():
         steps.setdefault(of, []).extend(calls)
     notes += [f"topic {topic} does not exist on this cluster" for topic in found.missing if topic not in own]
+    notes += [
+        f"{record.position} was not found in its topic; a letter or a parked row has it" for record in gone
+    ]
     events = assemble(records, [row for row in rows if row.topic not in own], readers, outcomes, steps)
     return Order(key, events, found.scans, notes, _held(readers, events))
 
@@ -181,6 +186,10 @@ def assemble(
         of_topic.setdefault(event.topic, []).append(event)
     events = list(merge(*of_topic.values(), key=attrgetter("published_at")))
     return events + [_not_published(row) for row in rows if row.event_id not in by_id]
+
+
+def _ids(records: Iterable[Record]) -> list[UUID]:
+    return list({event_id_of(record) for record in records})
 
 
 def appended_at(event_id: UUID, otherwise: datetime) -> datetime:

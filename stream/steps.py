@@ -78,6 +78,21 @@ def written_down(
     return found
 
 
+def kept_records(
+    connection: Connection, groups: Sequence[str], ids: Sequence[UUID], key: bytes, topics: Sequence[str]
+) -> list[Record]:
+    """Records of the key that letters and parked rows hold, but for those of these events: without their values, in
+    order of their positions."""
+    asked = {"groups": list(groups), "ids": list(ids), "key": key, "topics": list(topics)}
+    found = [
+        Record(topic, partition, offset, key, None, list(zip(names, values, strict=True)), _milliseconds(at))
+        for topic, partition, offset, key, at, names, values in connection.execute(
+            query("kept_of_key"), asked
+        )
+    ]
+    return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
+
+
 def of_records(records: Iterable[Record]) -> dict[Of, list[Step]]:
     """What records of the groups' own topics are: a call of `<group>.retry`, a copy in `<group>.dlq`. Pure."""
     found: dict[Of, list[Step]] = {}
@@ -114,6 +129,10 @@ def in_order(steps: Iterable[Step]) -> list[Step]:
     fatal = {(step.at, step.attempt) for step in once if step.what == "dead"}
     tries = [step for step in once if step.what != "failed" or (step.at, step.attempt) not in fatal]
     return sorted(tries, key=lambda step: step.at)
+
+
+def _milliseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
 
 
 def _tries(errors: Sequence[Mapping[str, Any]]) -> list[Step]:

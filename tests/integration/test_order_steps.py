@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from stream import Outbox, PermanentError, TransientError, app
 from stream.config import Config
@@ -134,3 +137,22 @@ def _permanent(troubled: Troubled) -> Troubled:
     """Number 1 fails for good."""
     troubled.trouble[1] = PermanentError("no lines")
     return troubled
+
+
+def test_an_event_that_retention_took_from_its_topic_is_told_as_long_as_a_letter_has_it(
+    small: Config, db: Conn, troubled: Troubled
+) -> None:
+    read(small, db, _permanent(troubled), 1)
+    before = stream_json(small, "order", "show", "1")["events"]
+    partition, end = (
+        before[0]["partition"],
+        TopicPartition(small.prefix + "things", before[0]["partition"], 1),
+    )
+    admin = AdminClient({"bootstrap.servers": small.bootstrap_servers})
+    admin.delete_records([end])[end].result(20)
+    result = stream(small, "order", "show", "1", "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["events"] == before
+    assert (
+        f"things[{partition}]@0 was not found in its topic; a letter or a parked row has it" in result.stderr
+    )
