@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -19,7 +20,7 @@ from stream.cli.signals import Stopper
 from stream.config import Config
 from stream.errors import PartlyDone, StreamError, UsageError
 from stream.inspection import BEGINNING, Inspected, Inspection, Position, Selection, inspected, record_form
-from stream.keys import HEX, typed_key
+from stream.keys import HEX, shown_key, typed_key
 
 LAST = 10
 MOST_LAST = 100_000
@@ -80,11 +81,13 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if follow and until is not None:
             raise UsageError("--follow has no end; leave out -o e@TIME")
         if follow and format_ == "json":
-            raise UsageError("--follow never ends, and a JSON document does", hint=_again("--format jsonl"))
+            raise UsageError(
+                "--follow never ends, and a JSON document does", hint=_again(topic, "--follow --format jsonl")
+            )
         if (hexed or raw) and (hexed == raw or format_ != "text"):
             raise UsageError("--hex, --raw and --format json or jsonl exclude each other")
         if raw and sys.stdout.isatty():
-            raise UsageError("--raw: bytes of others can steer a terminal", hint=_again("--hex"))
+            raise UsageError("--raw: bytes of others can steer a terminal", hint=_again(topic, "--hex"))
         selection = Selection(
             topic, partitions or None, None if key is None else typed_key(key), start or BEGINNING, until
         )
@@ -112,17 +115,16 @@ def inspect(
     as every line shows it, 'orders[3]@1207': that record alone. What cannot be decoded is shown with the reason,
     and with its bytes. Times are UTC.
     """
-    exact = place(selection.topic)
-    if exact is not None:
-        if follow or count or selection != Selection(selection.topic):
-            raise UsageError(f"{selection.topic} is one record: no option chooses more", hint=_again())
-        topic, partition, offset = exact
-        selection = Selection(topic, [partition], start=Position("offset", offset), most=1)
+    selection, one = _one_or_all(selection, chosen_more=follow or count is not None)
     stopper, stopping = Stopper("stopping"), Event()
     codec = project_of(config).codec
     inspection = Inspection(config, selection, stopping)
     stopper.stop = stopping.set
-    _say_notes(inspection, exact=exact is not None)
+    if not one:
+        _say_notes(inspection)
+    elif inspection.notes:
+        inspection.close()
+        raise StreamError(inspection.notes[0], hint=f"stream topics tail {selection.topic}")
     shown = 0
     with inspection, Out(form, functools.partial(recordtext.page, hexed=hexed), apart=True) as out:
         for record in inspection.first(count):
@@ -139,10 +141,10 @@ def inspect(
                     break
     if not follow:
         _check(inspection, shown, stopping)
-        if exact is not None and not shown:
-            raise StreamError(
-                f"no record is at {selection.topic}[{partition}]@{offset}: a gap", hint=_again()
-            )
+        if one and not shown:
+            [scan] = inspection.scans
+            position = f"{scan.topic}[{scan.partition}]@{scan.first}"
+            raise StreamError(f"no record is at {position}: a gap", hint=f"stream topics tail {scan.topic}")
 
 
 @topics.command(
@@ -212,10 +214,19 @@ class Out:
         self._count += 1
 
 
-def _say_notes(inspection: Inspection, *, exact: bool = False) -> None:
-    if exact and inspection.notes:
-        inspection.close()
-        raise StreamError(inspection.notes[0], hint=f"stream topics tail {inspection.selection.topic}")
+def _one_or_all(selection: Selection, *, chosen_more: bool) -> tuple[Selection, bool]:
+    """The selection, and whether it is one record's: its topic may be a position."""
+    found = place(selection.topic)
+    if found is None:
+        return selection, False
+    if chosen_more or selection != Selection(selection.topic):
+        message = f"{selection.topic} is one record: no option chooses more"
+        raise UsageError(message, hint=_again(selection.topic))
+    topic, partition, offset = found
+    return Selection(topic, [partition], start=Position("offset", offset), most=1), True
+
+
+def _say_notes(inspection: Inspection) -> None:
     for note in inspection.notes:
         say(note)
 
@@ -225,8 +236,9 @@ def _check(inspection: Inspection, shown: int, stopping: Event) -> None:
     left = inspection.left
     if stopping.is_set() and left:
         rest = ", ".join(f"{scan.position} of {scan.end}" for scan in left)
-        first = left[0]
+        first, key = left[0], shown_key(inspection.selection.key)
         hint = f"stream topics inspect {first.topic} -p {first.partition} -o {first.reached}"
+        hint += "" if key is None else f" --key {shlex.quote(key)}"
         raise PartlyDone(f"stopped; not read: {rest}", hint=hint)
     if not shown:
         read = ", ".join(
@@ -235,6 +247,6 @@ def _check(inspection: Inspection, shown: int, stopping: Event) -> None:
         say(f"no record fits; read: {read}")
 
 
-def _again(*words: str) -> str:
-    """The command that was typed, with other options: as far as its name."""
-    return " ".join([click.get_current_context().command_path, "TOPIC", *words])
+def _again(topic: str, options: str = "") -> str:
+    """The command that was typed, with these options instead of its own."""
+    return f"stream topics {click.get_current_context().info_name} {shlex.quote(topic)} {options}".rstrip()

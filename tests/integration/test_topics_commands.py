@@ -22,7 +22,7 @@ from stream import app
 from stream.config import Config
 from stream.keys import partition_of
 from stream.project import Project
-from tests.support.cli import hints, stream
+from tests.support.cli import follow, hints, stream
 from tests.support.groups import publish
 from tests.support.processes import STREAM, Command
 from tests.support.small import make_project
@@ -128,9 +128,10 @@ def test_a_position_as_every_line_shows_it_is_one_record(small: Config) -> None:
     gone = stream(small, "topics", "inspect", f"things[{partition}]@9")
     assert gone.exit_code == 1
     assert "offset 9 is not in the log yet, its end is 3" in gone.stderr
-    assert stream(small, *hints(gone)[0].split()[1:]).exit_code == 0
+    assert follow(small, *hints(gone)).exit_code == 0
     more = stream(small, "topics", "inspect", f"things[{partition}]@1", "-c", "5")
     assert more.exit_code == 2
+    assert follow(small, *hints(more)).exit_code == 0
 
 
 def test_a_key_is_looked_for_in_its_own_partition_alone(small: Config) -> None:
@@ -212,6 +213,7 @@ def test_values_can_be_had_as_hex_and_byte_for_byte(small: Config) -> None:
         ["tail", "things", "--raw", "--hex"],
         ["inspect", "things", "--hex", "--format", "json"],
         ["inspect", "things", "--key", "\\xq"],
+        ["inspect", "things[9]@0"],
     ],
 )
 def test_what_is_asked_wrongly_is_refused_with_code_2_and_nothing_on_stdout(
@@ -219,6 +221,9 @@ def test_what_is_asked_wrongly_is_refused_with_code_2_and_nothing_on_stdout(
 ) -> None:
     result = stream(small, "topics", *words)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
+    for command in hints(result):
+        if "--follow" not in command:  # that would go on for ever
+            assert follow(small, command).exit_code == 0
 
 
 def test_a_topic_that_is_not_there_is_named_with_those_that_are(small: Config) -> None:
