@@ -22,6 +22,7 @@ from stream.keys import partition_of, shown_key
 from stream.schemas import AvroCodec, DecodeError, to_json
 from stream.views import as_json
 
+LOOK_EVERY_S = 5.0  # at the topic that is followed: is it there, has it more partitions
 PATIENCE_S = 20.0  # a partition that has more, and gives nothing for so long, is not read
 
 
@@ -141,9 +142,35 @@ class Inspection:
         return merged[-most:]
 
     def follow(self) -> Iterator[Record]:
-        """What comes behind the ends, of all partitions as it comes, until `stopping` is set."""
+        """What comes behind the ends, of all partitions as it comes, until `stopping` is set.
+
+        Partitions that are added are read from their beginning, unless some were chosen. Raises StreamError once the
+        topic is deleted.
+        """
         endless = [replace(scan, reached=scan.end or 0, end=None) for scan in self.scans]
-        return self._scanner.read(endless, lambda: not self._stopping.is_set(), key=self.selection.key)
+        until = 0.0
+
+        def go_on() -> bool:
+            return not self._stopping.is_set() and time.monotonic() < until
+
+        while not self._stopping.is_set():
+            until = time.monotonic() + LOOK_EVERY_S
+            yield from self._scanner.read(endless, go_on, key=self.selection.key)
+            endless += [Scan(self.selection.topic, n, 0, 0, None) for n in self._added(len(endless))]
+
+    def _added(self, known: int) -> range:
+        """The partitions that the topic has more than it had."""
+        topic = self.selection.topic
+        try:
+            count = partition_counts(self._config).get(topic)
+        except Unreachable:  # for a while: the client itself waits for it
+            return range(0)
+        if count is None:
+            raise StreamError(
+                f"topic {topic} was deleted", hint="stream migrate   (makes a project's topics)"
+            )
+        chosen = self.selection.partitions is not None or self.selection.key is not None
+        return range(0) if chosen else range(known, count)
 
     def _read(self, scans: Sequence[Scan]) -> Iterator[Record]:
         """The scans' records; raises Unreachable where they give nothing for long."""

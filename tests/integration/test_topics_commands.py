@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from stream import app
 from stream.config import Config
@@ -26,7 +26,7 @@ from tests.support.cli import follow, hints, stream
 from tests.support.groups import publish
 from tests.support.processes import STREAM, Command
 from tests.support.small import make_project
-from tests.support.topics import create_topic, produce_raw
+from tests.support.topics import create_topic, delete_topic, produce_raw
 from tests.support.waiting import until
 
 
@@ -292,6 +292,26 @@ def test_following_shows_what_comes_and_ends_in_order_on_ctrl_c(small: Config, f
     follower.send(signal.SIGINT)
     assert follower.wait() == 0
     assert "the same signal again stops at once" in follower.stderr
+
+
+@pytest.mark.long
+def test_following_reads_partitions_that_are_added_and_ends_with_its_topic(
+    small: Config, follower: Command
+) -> None:
+    follower.says("following; Ctrl-C stops")
+    admin = AdminClient({"bootstrap.servers": small.bootstrap_servers})
+    name = small.prefix + "things"
+    admin.create_partitions([NewPartitions(name, 12)])[name].result(20)
+    until(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 12)
+    key = next(str(n) for n in range(99) if partition_of(str(n).encode(), 12) > 4)
+    fill(small, (key, 77))
+    until(lambda: '{"n": 77}' in follower.stdout, what=lambda: f"{follower.stdout}{follower.stderr}")
+    fill(small, (key, 78))
+    until(lambda: '{"n": 78}' in follower.stdout)
+    assert follower.stdout.count('{"n": 77}') == 1
+    delete_topic(small, "things")
+    assert follower.wait() == 1
+    assert follower.error == "Error: topic things was deleted"
 
 
 def test_following_ends_after_a_number_of_records_that_was_asked_for(
