@@ -25,6 +25,8 @@ def main() -> None:
 def in_the_foreground(words: Sequence[str]) -> bool:
     """Whether these words, as they are typed after `stream`, run a command in the foreground."""
     command = next(_without_options(words), None)
+    if command == "topics":
+        return "--follow" in words or "-f" in words
     return command in IN_THE_FOREGROUND and not (command == "demo" and "place" in words)
 
 

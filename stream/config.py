@@ -75,7 +75,7 @@ class RetrySettings:
 class Config:
     """Validated settings of one process. `prefix` stands before every topic, group and client id on Kafka.
 
-    `bootstrap_servers`: empty where none are given to a command that needs no broker.
+    `bootstrap_servers`, `database_url`: empty where none is given to a command that needs none.
 
     `retries`: every number of failing; its times are multiplied by STREAM_TIME_SCALE, for trying things out.
     """
@@ -100,10 +100,11 @@ class Config:
         environ: Mapping[str, str] = os.environ,
         quiet: bool = False,
         broker: bool = True,
+        database: bool = True,
     ) -> Config:
         """Read the settings of `project`; raises UsageError naming what is missing or wrong, and where.
 
-        `broker`: whether one is needed.
+        `broker`, `database`: whether one is needed.
         """
         project = project.resolve()
         file = _read_file(project / FILE)
@@ -111,13 +112,14 @@ class Config:
             BROKER: bootstrap_servers or environ.get(BROKER) or file.get("bootstrap_servers"),
             DATABASE: database_url or _secret(environ, DATABASE) or file.get("database_url"),
         }
-        missing = [name for name, value in given.items() if not value and (broker or name != BROKER)]
+        needed = {BROKER: broker, DATABASE: database}
+        missing = [name for name, value in given.items() if not value and needed[name]]
         if missing:
             given |= _running_stack(project, missing, quiet=quiet)
         return cls(
             project=project,
             bootstrap_servers=_text("bootstrap_servers", given[BROKER] or ""),
-            database_url=_checked_url(_text("database_url", given[DATABASE])),
+            database_url=_checked_url(_text("database_url", given[DATABASE] or "")),
             prefix=_text("prefix", prefix or environ.get("STREAM_PREFIX") or file.get("prefix", "")),
             smtp_url=_optional("smtp_url", _secret(environ, "STREAM_SMTP_URL") or file.get("smtp_url")),
             kafka=_kafka_settings(file.get("kafka", {}), environ, kafka or {}),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import merge
 from operator import attrgetter
+from threading import Event
 from typing import Any, Literal
 from uuid import UUID
 
@@ -20,8 +21,11 @@ from stream.errors import GroupError, ProjectImportError
 from stream.events import Record, event_id_of, event_time, header
 from stream.groups import ConsumerGroup
 from stream.holds import held_groups
-from stream.kafka.search import Progress, Scan, records_of_key
+from stream.kafka.scans import Scan
+from stream.kafka.search import Progress, records_of_key
 from stream.project import Project
+from stream.steps import Of, Step, in_order, kept_records, of_records, written_down
+from stream.topics import dlq_topic, retry_topic
 
 START_MISSED = "written before this group's start"
 NEVER_RAN = "this group never ran on this database"
@@ -32,7 +36,8 @@ class GroupOutcome:
     """What one group made of an event, by its ledger; without an outcome nothing yet, `reason` may say why: it failed
     and is tried again, or waits behind one that did.
 
-    `at`: when the transaction of its effects began. `letter`: of a dead one; `holds`: its key waits for it.
+    `at`: when the transaction of its effects began. `letter`: of a dead one; `holds`: its key waits for it. `steps`:
+    how it came to that, in order, with the outcome itself where there is one.
     """
 
     group: str
@@ -44,6 +49,7 @@ class GroupOutcome:
     reason: str | None = None
     letter: int | None = None
     holds: bool = False
+    steps: Sequence[Step] = ()
 
 
 @dataclass(frozen=True)
@@ -120,9 +126,16 @@ class Reader:
 
 
 def life(
-    config: Config, project: Project, key: bytes, *, seconds: float, progress: Progress | None = None
+    config: Config,
+    project: Project,
+    key: bytes,
+    *,
+    seconds: float,
+    progress: Progress | None = None,
+    stopping: Event | None = None,
 ) -> Order:
-    """Everything about one key. Reads the key's partition of each topic of the project for at most `seconds`.
+    """Everything about one key. Reads the key's partition of each topic of the project, and of the groups' topics of
+    retries and dead letters, for at most `seconds`, or until `stopping` is set.
 
     Raises Unreachable where broker or database do not answer.
     """
@@ -133,12 +146,26 @@ def life(
         database.require_migrated(connection)
         # Rows first, records then: an event that is published in between is in both, never in neither.
         rows = _unpublished(connection, key)
-        found = records_of_key(config, key, list(project.topics.topics), seconds=seconds, progress=progress)
         readers = _readers(connection, groups)
-        ids = [event_id_of(record) for record in found.records]
-        outcomes = _outcomes(connection, readers, ids)
-    notes += [f"topic {topic} does not exist on this cluster" for topic in found.missing]
-    events = assemble(found.records, rows, readers, outcomes)
+        topics = list(project.topics.topics)
+        own = {topic for reader in readers for topic in (retry_topic(reader.name), dlq_topic(reader.name))}
+        found = records_of_key(
+            config, key, [*topics, *sorted(own)], seconds=seconds, progress=progress, stopping=stopping
+        )
+        records = [record for record in found.records if record.topic not in own]
+        names = [reader.name for reader in readers]
+        gone = kept_records(connection, names, _ids(records), key, topics)
+        records = [*gone, *records]
+        ids = _ids(records)
+        outcomes = _outcomes(connection, readers, ids, key, topics)
+        steps = written_down(connection, names, ids, key, topics)
+    for of, calls in of_records(record for record in found.records if record.topic in own).items():
+        steps.setdefault(of, []).extend(calls)
+    notes += [f"topic {topic} does not exist on this cluster" for topic in found.missing if topic not in own]
+    notes += [
+        f"{record.position} was not found in its topic; a letter or a parked row has it" for record in gone
+    ]
+    events = assemble(records, [row for row in rows if row.topic not in own], readers, outcomes, steps)
     return Order(key, events, found.scans, notes, _held(readers, events))
 
 
@@ -147,6 +174,7 @@ def assemble(
     rows: Iterable[Unpublished],
     readers: Sequence[Reader],
     outcomes: Mapping[UUID, Sequence[GroupOutcome]],
+    steps: Mapping[Of, Sequence[Step]],
 ) -> list[OrderEvent]:
     """Each event once: published ones by time, a topic's in its own order, then those that are not. Pure."""
     by_id: dict[UUID, list[Record]] = {}
@@ -154,10 +182,14 @@ def assemble(
         by_id.setdefault(event_id_of(record), []).append(record)
     of_topic: dict[str, list[OrderEvent]] = {}
     for id, same in by_id.items():
-        event = _published(id, same, readers, outcomes.get(id, ()))
+        event = _published(id, same, readers, outcomes.get(id, ()), steps)
         of_topic.setdefault(event.topic, []).append(event)
     events = list(merge(*of_topic.values(), key=attrgetter("published_at")))
     return events + [_not_published(row) for row in rows if row.event_id not in by_id]
+
+
+def _ids(records: Iterable[Record]) -> list[UUID]:
+    return list({event_id_of(record) for record in records})
 
 
 def appended_at(event_id: UUID, otherwise: datetime) -> datetime:
@@ -168,7 +200,11 @@ def appended_at(event_id: UUID, otherwise: datetime) -> datetime:
 
 
 def _published(
-    id: UUID, same: Sequence[Record], readers: Sequence[Reader], outcomes: Sequence[GroupOutcome]
+    id: UUID,
+    same: Sequence[Record],
+    readers: Sequence[Reader],
+    outcomes: Sequence[GroupOutcome],
+    steps: Mapping[Of, Sequence[Step]],
 ) -> OrderEvent:
     first, *again = same
     type, time = header(first.headers, "ce_type"), event_time(first.headers, first.timestamp)
@@ -183,9 +219,21 @@ def _published(
         time=time,
         appended_at=appended_at(id, time),
         published_at=event_time((), first.timestamp),
-        groups=[*outcomes, *(outcome for outcome in silent if outcome is not None)],
+        groups=[
+            _told(outcome, steps.get((id, outcome.group, outcome.epoch or 0), ()))
+            for outcome in (*outcomes, *silent)
+            if outcome is not None
+        ],
         repeats=[record.offset for record in again],
     )
+
+
+def _told(outcome: GroupOutcome, steps: Sequence[Step]) -> GroupOutcome:
+    """The outcome with its steps; it is the last of them, unless it is a death, which has its letter's."""
+    ends: list[Step] = []
+    if outcome.outcome is not None and outcome.at is not None and outcome.letter is None:
+        ends = [Step(outcome.at, outcome.outcome, outcome.attempts, outcome.worker, reason=outcome.reason)]
+    return replace(outcome, steps=tuple(in_order([*steps, *ends])))
 
 
 def _not_published(row: Unpublished) -> OrderEvent:
@@ -235,18 +283,18 @@ def _readers(connection: Connection, groups: Mapping[str, ConsumerGroup]) -> lis
 
 
 def _outcomes(
-    connection: Connection, readers: Sequence[Reader], ids: Sequence[UUID]
+    connection: Connection, readers: Sequence[Reader], ids: Sequence[UUID], key: bytes, topics: Sequence[str]
 ) -> dict[UUID, list[GroupOutcome]]:
     """What the ledger says, and, of what has no outcome, why not."""
     found: dict[UUID, list[GroupOutcome]] = {}
     of = {reader.name: reader for reader in readers}
-    asked = {"groups": list(of), "ids": list(ids)}
+    asked = {"groups": list(of), "ids": list(ids), "key": key, "topics": list(topics)}
     rows = connection.execute(query("outcomes_of_events"), asked).fetchall()
     rows += connection.execute(query("parked_of_events"), asked).fetchall()
     for event_id, *columns in rows:
         outcome, known = GroupOutcome(*columns), found.setdefault(event_id, [])
         if outcome.outcome is not None:
             known.append(outcome)
-        elif outcome.group not in {other.group for other in known}:
+        elif (outcome.group, outcome.epoch) not in {(other.group, other.epoch) for other in known}:
             known.append(replace(outcome, reason=of[outcome.group].waits(outcome.reason)))
     return found

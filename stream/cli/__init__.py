@@ -26,6 +26,7 @@ COMMANDS = {
     "parked": ("stream.cli.parked", "parked_keys"),
     "dlq": ("stream.cli.dlq", "dlq"),
     "order": ("stream.cli.order", "order"),
+    "topics": ("stream.cli.topics", "topics"),
     "schema": ("stream.cli.schema", "schema"),
 }
 
@@ -94,6 +95,7 @@ def main(log_level: str, log_format: str | None) -> None:
     stream consume --group invoicing     run a consumer group
     stream groups list                   how the groups stand
     stream order show 536365             what happened to an order
+    stream topics tail orders --follow   records as they come, decoded
     stream dlq list                      what failed for good, by what failed alike
     stream rewind --group stock --by-duration PT1H    what reading the last hour again would do
     """

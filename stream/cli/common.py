@@ -31,12 +31,17 @@ def project_option(command: F) -> F:
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --project, --bootstrap-server, --database-url, --prefix and -X; the command gets `config`."""
-    return _with_config(command, broker=True)
+    return _with_config(command)
 
 
 def database_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same for a command that needs the database only: without a broker it runs as well."""
     return _with_config(command, broker=False)
+
+
+def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that needs the broker only: without a database it runs as well."""
+    return _with_config(command, database=False)
 
 
 def format_option(*formats: str) -> Callable[[F], F]:
@@ -72,7 +77,9 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _with_config(command: Callable[..., Any], *, broker: bool) -> Callable[..., Any]:
+def _with_config(
+    command: Callable[..., Any], *, broker: bool = True, database: bool = True
+) -> Callable[..., Any]:
     @project_option
     @click.option("--bootstrap-server", metavar="HOST:PORT", help="Kafka. [env: KAFKA_BOOTSTRAP_SERVERS]")
     @click.option(
@@ -99,6 +106,7 @@ def _with_config(command: Callable[..., Any], *, broker: bool) -> Callable[..., 
             prefix=prefix,
             kafka=dict(_pair(text) for text in properties),
             broker=broker,
+            database=database,
         )
         return command(*args, config=config, **kwargs)
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from stream.cli.recordtext import header_lines, payload_lines
 from stream.cli.text import columns, plural, printable
 from stream.keys import shown_key
 from stream.letters import LetterDetails
 from stream.views import clock
 
-MOST_HEX = 256  # bytes shown of a payload that is none
 _FRAME = re.compile(r'  File "(?P<path>.*)", line \d+')
 _NOT_YOURS = re.compile(r"/(site-packages|dist-packages|lib/python[\d.]+)/|^<frozen ")
 _ENGINE = str(Path(__file__).resolve().parents[1]) + "/"
@@ -32,11 +31,9 @@ def page(letter: LetterDetails, data: Any, *, whole: bool = False) -> Iterator[s
         lines = letter.error_stack.splitlines()
         yield from (f"  {printable(line, 400)}" for line in (lines if whole else folded(lines)))
     yield ""
-    yield "headers"
-    for name, value in letter.headers:
-        yield f"  {printable(name)}: {'(null)' if value is None else printable(shown_key(value) or '')}"
+    yield from header_lines(letter.headers)
     yield ""
-    yield from _payload(letter, data)
+    yield from payload_lines(letter.value, data, "that are no event of this project's schemas")
 
 
 def folded(lines: list[str]) -> Iterator[str]:
@@ -110,16 +107,3 @@ def _at(error: Mapping[str, Any]) -> str:
         return clock(datetime.fromisoformat(error["at"]))
     except (KeyError, TypeError, ValueError):
         return str(error.get("at", "?"))
-
-
-def _payload(letter: LetterDetails, data: Any) -> Iterator[str]:
-    if letter.value is None:
-        yield "payload: none"
-    elif data is not None:
-        yield "payload"
-        text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
-        yield from (f"  {printable(line, 1000)}" for line in text.splitlines())
-    else:
-        more = len(letter.value) - MOST_HEX
-        yield f"payload, {plural(len(letter.value), 'byte')} that are no event of this project's schemas"
-        yield f"  {letter.value[:MOST_HEX].hex(' ', -4)}{f' ... {more} more' if more > 0 else ''}"

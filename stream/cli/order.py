@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Any
+from threading import Event
 
 import click
 
-from stream import orders, views
+from stream import orders
 from stream.cli.common import config_options, format_option, print_json, project_of, say
-from stream.cli.text import columns, duration, printable
+from stream.cli.ordertext import contract_form, timeline
+from stream.cli.signals import Stopper
 from stream.config import Config
 from stream.errors import PartlyDone, StreamError
-from stream.keys import shown_key, typed_key
-from stream.orders import GroupOutcome, Order, OrderEvent, Unpublished
-from stream.views import clock
-
-Line = tuple[str, str, str]
+from stream.keys import typed_key
+from stream.orders import Order, Unpublished
 
 
 @click.group(epilog="Example:  stream order show 536365")
@@ -27,7 +23,7 @@ def order() -> None:
     """What happened to an order."""
 
 
-@order.command(short_help="Each event of KEY, with times.", epilog="Example:  stream order show 536365")
+@order.command(short_help="The whole life of KEY, with times.", epilog="Example:  stream order show 536365")
 @click.argument("key")
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=60, show_default=True, help="Seconds of reading."
@@ -35,25 +31,36 @@ def order() -> None:
 @format_option("text", "json")
 @config_options
 def show(config: Config, key: str, timeout: float, format_: str) -> None:
-    """Each event of KEY: written, published, and what every group made of it, with the time between.
+    """Each event of KEY: written, published, and what became of it in every group, with the time between.
 
-    KEY is text, or \\x and hex. Read are the outbox, the key's own partition of each topic, and the groups'
-    ledger in this database. Times are UTC; a group's is when the transaction of its effects began.
+    That is: tries that failed, waiting behind another event, dead letters, what people did with them, and the end.
+    KEY is text, or \\x and hex. Read are the outbox, the key's own partition of each topic, and what the groups
+    wrote down in this database. Times are UTC; an outcome's is when the transaction of its effects began. Ctrl-C ends
+    the reading: what was found is shown, and how far it came (exit 6).
     """
+    stopper, stopping = Stopper("showing what was found"), Event()
+    project = project_of(config)
+    stopper.stop = stopping.set
     found = orders.life(
         config,
-        project_of(config),
+        project,
         typed_key(key),
         seconds=timeout,
         progress=_progress if _on_a_terminal() else None,
+        stopping=stopping,
     )
     if format_ == "json":
         print_json(contract_form(found))
     else:
-        for line in _timeline(found):
+        for line in timeline(found):
             click.echo(line)
     for note in found.notes:
         say(note)
+    _say_next(found, key)
+    _check_complete(found, key, "stopped" if stopping.is_set() else f"{timeout:.0f} s were over", timeout)
+
+
+def _say_next(found: Order, key: str) -> None:
     for group in found.held:
         say(f"-> stream groups describe {shlex.quote(group)}")
     for event in found.events:
@@ -62,36 +69,10 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
                 say(f"-> stream dlq show {outcome.letter}")
         if event.unpublished is not None:
             say(f"-> {_next_command(key, event.unpublished)}")
-    _check_complete(found, key, timeout)
 
 
-def contract_form(found: Order) -> dict[str, Any]:
-    """The public JSON of `order show`."""
-    return {
-        "key": shown_key(found.key),
-        "events": [
-            {
-                "event_id": str(event.event_id),
-                "type": event.type,
-                "topic": event.topic,
-                "partition": event.partition,
-                "offset": event.offset,
-                "time": views.rfc3339(event.time),
-                "published_at": None if event.published_at is None else views.rfc3339(event.published_at),
-                "groups": [_group_form(outcome) for outcome in event.groups],
-            }
-            for event in found.events
-        ],
-    }
-
-
-def _group_form(outcome: GroupOutcome) -> dict[str, Any]:
-    names = ("group", "outcome", "at", "attempts", "epoch", "worker", "reason")
-    return {name: views.as_json(getattr(outcome, name)) for name in names}
-
-
-def _check_complete(found: Order, key: str, timeout: float) -> None:
-    """Raise where nothing was found, or where the time was not enough to look everywhere."""
+def _check_complete(found: Order, key: str, why: str, timeout: float) -> None:
+    """Raise where nothing was found, or where it was not looked everywhere."""
     short = [
         f"{scan.topic}[{scan.partition}] was read from {scan.first} to {scan.reached}, its end is {scan.end}"
         for scan in found.scans
@@ -99,7 +80,7 @@ def _check_complete(found: Order, key: str, timeout: float) -> None:
     ]
     if short:
         hint = f"stream order show {shlex.quote(key)} --timeout {max(timeout * 10, 60):.0f}"
-        raise PartlyDone(f"not all was read in {timeout:.0f} s: {'; '.join(short)}", hint=hint)
+        raise PartlyDone(f"not all was read, {why}: {'; '.join(short)}", hint=hint)
     if not found.events:
         topics = ", ".join(scan.topic for scan in found.scans)
         raise StreamError(
@@ -107,64 +88,10 @@ def _check_complete(found: Order, key: str, timeout: float) -> None:
         )
 
 
-def _timeline(found: Order) -> Iterator[str]:
-    for number, event in enumerate(found.events):
-        if number:
-            yield ""
-        place = event.topic if event.partition is None else f"{event.topic}[{event.partition}]@{event.offset}"
-        yield f"{printable(event.type or '(no type)')}  {place}  {event.event_id}"
-        first, *others = _lines(event)
-        yield from (f"  {line}" for line in columns(first, others))
-
-
-def _lines(event: OrderEvent) -> Iterator[Line]:
-    """(time, duration since the event was written, what) of each step."""
-    begun = event.appended_at
-    if abs((event.time - begun).total_seconds()) >= 1:
-        yield clock(event.time), "", "happened"
-    yield clock(begun), "", "written"
-    if event.unpublished is not None:
-        yield from _waiting(event.unpublished)
-    if event.published_at is not None:
-        again = "".join(f", again at {offset}" for offset in event.repeats)
-        yield clock(event.published_at), _since(begun, event.published_at), f"published{again}"
-    width = max((len(outcome.group) for outcome in event.groups), default=0)
-    for outcome in event.groups:
-        reason = f": {printable(outcome.reason)}" if outcome.reason else ""
-        letter = "" if outcome.letter is None else f", letter {outcome.letter}"
-        holds = ", which holds its key" if outcome.holds else ""
-        what = f"{outcome.group:<{width}}  {outcome.outcome or 'not yet'}{letter}{holds}{reason}"
-        if outcome.at is None:
-            tried = f"  (attempt {outcome.attempts})" if outcome.attempts else ""
-            yield "", "", what + tried
-            continue
-        details = f"attempt {outcome.attempts}, worker {printable(outcome.worker or '')}"
-        epoch = f", epoch {outcome.epoch}" if outcome.epoch else ""
-        yield clock(outcome.at), _since(begun, outcome.at), f"{what}  ({details}{epoch})"
-
-
-def _waiting(row: Unpublished) -> Iterator[Line]:
-    now = datetime.now(UTC)
-    if row.due_at is not None:
-        yield (
-            clock(row.due_at),
-            _since(row.created_at, row.due_at),
-            f"due (in {duration((row.due_at - now).total_seconds())})",
-        )
-    elif row.reason is not None:
-        yield "", "", f"rejected, {row.reason}: {printable(row.error or '')}"
-    else:
-        yield "", _since(row.created_at, now), "waits for a relay"
-
-
 def _next_command(key: str, row: Unpublished) -> str:
     if row.state == "rejected":
         return f"stream outbox retry --topic {shlex.quote(row.topic)} --key {shlex.quote(key)}"
     return "stream outbox status"
-
-
-def _since(begun: datetime, then: datetime) -> str:
-    return f"+{duration((then - begun).total_seconds())}"
 
 
 def _on_a_terminal() -> bool:

@@ -72,6 +72,15 @@ class AvroCodec:
             raise self._refused(value)
         return reader.name, reader.read(value)
 
+    def schema_of(self, value: bytes) -> tuple[int | None, str | None]:
+        """The schema number that wire bytes name, and its event type where it is known here; neither where they are
+        none."""
+        if len(value) < _BODY or value[0] != 0:
+            return None, None
+        number: int = _HEADER.unpack_from(value)[1]
+        reader = self._readers.get(number)
+        return number, None if reader is None else reader.name
+
     def required_fields(self, type: str) -> dict[str, list[str]]:
         """Fields an event must have: name -> what jsonb_typeof() may say of its value."""
         fields = self.catalog.latest(type).shape.fields

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,8 +24,13 @@ from stream.project import Project
 from stream.relay import Relay
 from tests.support.cli import hints, stream, stream_json
 from tests.support.letters import Troubled
+from tests.support.processes import STREAM
 from tests.support.small import make_project
 
+CONTRACT_OF_AN_EVENT = {
+    *("event_id", "type", "topic", "partition", "offset", "time", "published_at", "groups")
+}
+CONTRACT_OF_A_GROUP = {"group", "outcome", "at", "attempts", "epoch", "worker", "reason"}
 Conn = psycopg.Connection[Any]
 GROUP = """
 from stream import ConsumerGroup
@@ -76,11 +83,12 @@ def test_an_event_that_waits_for_another_try_says_why(small: Config, db: Conn) -
     relay_once(small)
     db.execute("insert into stream.group_state (consumer_group, start_policy) values ('counting', 'x')")
     db.execute(
-        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, header_names, header_values,
-                                      timestamp, lane, attempts, due_at, error_class, error_message, worker)
-           values ('counting', 'things', 0, 0, %s, '{}', '{}', now(), 7, 3, now() + interval '60 s', 'ValueError',
+        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, key, header_names,
+                                      header_values, timestamp, lane, attempts, due_at, error_class, error_message,
+                                      worker)
+           values ('counting', 'things', 0, 0, %s, '1', '{}', '{}', now(), 7, 3, now() + interval '60 s', 'ValueError',
                    'no price', 'host-1'),
-                  ('counting', 'things', 0, 1, %s, '{}', '{}', now(), 7, 0, null, null, null, null)""",
+                  ('counting', 'things', 0, 1, %s, '1', '{}', '{}', now(), 7, 0, null, null, null, null)""",
         [first, second],
     )
     shown = stream(small, "order", "show", "1").stdout
@@ -121,7 +129,7 @@ def test_a_dead_event_names_its_letter_and_what_waits_behind_it_says_so(
     shown = stream_json(small, "order", "show", "1")["events"]
     assert [event["event_id"] for event in shown] == [event["event_id"] for event in events]
     [outcome] = [each for each in shown[0]["groups"] if each["group"] == "testers"]
-    assert set(outcome) == {"group", "outcome", "at", "attempts", "epoch", "worker", "reason"}
+    assert set(outcome) >= CONTRACT_OF_A_GROUP
 
 
 def test_a_group_that_runs_nothing_now_is_why_an_event_is_not_done(small: Config, db: Conn) -> None:
@@ -131,9 +139,10 @@ def test_a_group_that_runs_nothing_now_is_why_an_event_is_not_done(small: Config
     third = append(db, small, "1")
     relay_once(small)
     db.execute(
-        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, header_names, header_values,
-                                      timestamp, lane, attempts, due_at, error_class, error_message, worker)
-           values ('counting', 'things', 0, 1, %s, '{}', '{}', now(), 7, 3, now(), 'ValueError', 'no', 'host-1')""",
+        """insert into stream.parked (consumer_group, topic, partition, "offset", event_id, key, header_names,
+                                      header_values, timestamp, lane, attempts, due_at, error_class, error_message,
+                                      worker)
+           values ('counting', 'things', 0, 1, %s, '1', '{}', '{}', now(), 7, 3, now(), 'ValueError', 'no', 'w')""",
         [second],
     )
     assert hints(stream(small, "order", "show", "1")) == []
@@ -167,7 +176,7 @@ def test_the_json_is_the_contract_s(small: Config, db: Conn) -> None:
     shown = stream_json(small, "order", "show", "1")
     assert shown["key"] == "1"
     [one, two] = shown["events"]
-    assert set(one) == {"event_id", "type", "topic", "partition", "offset", "time", "published_at", "groups"}
+    assert set(one) >= CONTRACT_OF_AN_EVENT
     assert (one["event_id"], one["type"], one["topic"], one["offset"]) == (
         str(first),
         "Happened",
@@ -181,7 +190,7 @@ def test_the_json_is_the_contract_s(small: Config, db: Conn) -> None:
     )
     [group] = one["groups"]
     assert now - timedelta(seconds=30) < datetime.fromisoformat(group.pop("at")) < now + timedelta(seconds=1)
-    assert group == {
+    assert {name: group[name] for name in CONTRACT_OF_A_GROUP - {"at"}} == {
         "group": "counting",
         "outcome": "skipped",
         "attempts": 2,
@@ -189,6 +198,7 @@ def test_the_json_is_the_contract_s(small: Config, db: Conn) -> None:
         "worker": "host-1",
         "reason": "nothing to do",
     }
+    assert [step["what"] for step in group["steps"]] == ["skipped"]
     assert (two["event_id"], two["topic"], two["groups"]) == (str(second), "echoes", [])
 
 
@@ -261,7 +271,8 @@ def test_a_module_that_does_not_import_hides_no_outcome(small: Config, db: Conn)
 def test_an_unknown_key_is_an_error_that_names_where_it_looked(small: Config) -> None:
     result = stream(small, "order", "show", "nobody", "--format", "json")
     assert result.exit_code == 1
-    assert json.loads(result.stdout) == {"key": "nobody", "events": []}
+    shown = json.loads(result.stdout)
+    assert (shown["key"], shown["events"]) == ("nobody", [])
     assert "no event of key 'nobody' in the outbox or in things, echoes" in result.stderr
 
 
@@ -280,3 +291,44 @@ def test_what_could_not_be_read_in_time_is_named(small: Config, db: Conn) -> Non
     assert result.exit_code == 6
     assert "was read from 0 to 0, its end is 1" in result.stderr
     assert hints(result) == ["stream order show 1 --timeout 60"]
+
+
+def test_a_second_run_of_history_is_told_with_its_epoch(small: Config, db: Conn) -> None:
+    first = append(db, small, "1")
+    relay_once(small)
+    settle(db, first)
+    db.execute(
+        "insert into stream.ledger (consumer_group, event_id, epoch, outcome, attempts, worker)"
+        " values ('counting', %s, 1, 'done', 1, 'host-1')",
+        [first],
+    )
+    text = stream(small, "order", "show", "1").stdout
+    assert "counting  done  (attempt 2, worker host-1)" in text
+    assert "counting  done  (attempt 1, worker host-1, epoch 1)" in text
+    [event] = stream_json(small, "order", "show", "1")["events"]
+    assert [(group["epoch"], len(group["steps"])) for group in event["groups"]] == [(0, 1), (1, 1)]
+
+
+def test_on_a_terminal_it_says_how_far_it_has_read(
+    small: Config, db: Conn, environment: dict[str, str]
+) -> None:
+    append(db, small, "1")
+    relay_once(small)
+    ours, theirs = os.openpty()
+    command = subprocess.Popen(
+        [STREAM, "order", "show", "1"],
+        env=environment,
+        cwd=small.project,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    )
+    try:
+        os.close(theirs)
+        stdout, _ = command.communicate(timeout=60)
+        said = os.read(ours, 10_000).decode()
+    finally:
+        command.kill()
+        os.close(ours)
+    assert command.returncode == 0
+    assert stdout.startswith(b"Happened  things[")
+    assert "\rread 1 of 1 records" in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 from confluent_kafka import Producer
 
 from stream.config import Config
@@ -81,3 +83,19 @@ def test_an_empty_topic_is_read_at_once(config: Config) -> None:
     create_topic(config, "orders", partitions=3)
     found = records_of_key(config, b"a", ["orders"], seconds=0)
     assert (found.records, found.scans[0].complete) == ([], True)
+
+
+def test_when_it_is_told_to_stop_it_says_how_far_it_got(config: Config) -> None:
+    create_topic(config, "orders")
+    produce_raw(config, "orders", [(b"a", b"v", None)] * 20_000)
+    stopping = Event()
+
+    def stop_soon(passed: int, total: int) -> None:
+        assert total == 20_000
+        if passed:
+            stopping.set()
+
+    found = records_of_key(config, b"a", ["orders"], seconds=60, progress=stop_soon, stopping=stopping)
+    [scan] = found.scans
+    assert 0 < scan.reached < scan.end
+    assert len(found.records) == scan.reached

@@ -9,6 +9,9 @@ from stream.__main__ import in_the_foreground
     ("words", "expected"),
     [
         ("relay", True),
+        ("topics tail orders --follow", True),
+        ("topics inspect orders -f -c 3", True),
+        ("topics inspect orders", False),
         ("--log-level debug --log-format=json consume --group loyalty", True),
         ("demo --count 10", True),
         ("dev --project relay", True),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from stream.events import Record, cloud_headers
 from stream.orders import NEVER_RAN, START_MISSED, GroupOutcome, Reader, Unpublished, appended_at, assemble
+from stream.steps import Step
 
 BEGIN = datetime(2026, 8, 2, 14, 3, 11, tzinfo=UTC)
 _offsets = itertools.count(100)
@@ -36,12 +38,12 @@ def ids(count: int) -> list[uuid.UUID]:
 def test_events_of_two_topics_stand_in_the_order_in_which_they_were_published() -> None:
     placed, invoiced, paid = ids(3)
     records = [record(placed, 0), record(paid, 2), record(invoiced, 1, "InvoiceIssued", "invoices")]
-    assert [event.event_id for event in assemble(records, [], [], {})] == [placed, invoiced, paid]
+    assert [event.event_id for event in assemble(records, [], [], {}, {})] == [placed, invoiced, paid]
 
 
 def test_a_topic_keeps_its_own_order_although_the_broker_s_clock_went_back() -> None:
     first, second = ids(2)
-    assert [e.event_id for e in assemble([record(first, 5), record(second, 1)], [], [], {})] == [
+    assert [e.event_id for e in assemble([record(first, 5), record(second, 1)], [], [], {}, {})] == [
         first,
         second,
     ]
@@ -50,13 +52,13 @@ def test_a_topic_keeps_its_own_order_although_the_broker_s_clock_went_back() -> 
 def test_an_event_that_was_published_twice_is_one_event() -> None:
     [id] = ids(1)
     first, again = record(id), record(id, 1)
-    [event] = assemble([first, again], [], [], {})
+    [event] = assemble([first, again], [], [], {}, {})
     assert (event.offset, event.repeats) == (first.offset, [again.offset])
 
 
 def test_a_row_that_is_in_its_topic_already_counts_as_published() -> None:
     there, waiting = ids(2)
-    events = assemble([record(there)], [row(there), row(waiting)], [], {})
+    events = assemble([record(there)], [row(there), row(waiting)], [], {}, {})
     assert [(event.event_id, event.offset is None) for event in events] == [(there, False), (waiting, True)]
 
 
@@ -82,7 +84,7 @@ def test_a_group_without_an_outcome_is_named_where_the_event_is_its_business(
     reader: Reader, said: list[GroupOutcome]
 ) -> None:
     [id] = ids(1)
-    [event] = assemble([record(id)], [], [reader], {})
+    [event] = assemble([record(id)], [], [reader], {}, {})
     assert event.groups == said
 
 
@@ -90,8 +92,19 @@ def test_outcomes_of_every_epoch_are_shown_and_the_group_is_not_silent_then() ->
     [id] = ids(1)
     outcomes = [GroupOutcome("email", "done", BEGIN, 1, epoch, "w") for epoch in (0, 1)]
     readers = [Reader("email", ["orders"], ["OrderPlaced"], ran=True)]
-    [event] = assemble([record(id)], [], readers, {id: outcomes})
-    assert event.groups == outcomes
+    [event] = assemble([record(id)], [], readers, {id: outcomes}, {})
+    assert [replace(outcome, steps=()) for outcome in event.groups] == outcomes
+
+
+def test_an_outcome_stands_at_the_end_of_its_own_epoch_s_steps() -> None:
+    [id] = ids(1)
+    outcomes = [GroupOutcome("email", "done", BEGIN + timedelta(minutes=n), 2, n, "w") for n in (0, 1)]
+    failed = Step(BEGIN - timedelta(seconds=1), "failed", 1, "w", "OSError: no route")
+    readers = [Reader("email", ["orders"], ["OrderPlaced"], ran=True)]
+    [event] = assemble([record(id)], [], readers, {id: outcomes}, {(id, "email", 0): [failed]})
+    first, again = event.groups
+    assert [(step.what, step.attempt) for step in first.steps] == [("failed", 1), ("done", 2)]
+    assert [(step.what, step.at) for step in again.steps] == [("done", outcomes[1].at)]
 
 
 def test_a_uuid_of_version_7_says_when_the_event_was_written() -> None:

@@ -16,5 +16,6 @@ left join lateral (
     from (select * from stream.parked q where q.consumer_group = p.consumer_group and q.lane = p.lane
           order by q.partition, q."offset", q.event_id, q.epoch limit 1) f
 ) h on true
-where p.consumer_group = any (%(groups)s) and p.event_id = any (%(ids)s)
+where p.consumer_group = any (%(groups)s) and p.topic = any (%(topics)s) and sha256(p.key) = sha256(%(key)s::bytea)
+  and p.event_id = any (%(ids)s)
 order by p.consumer_group, p.epoch
