@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -224,6 +225,7 @@ class Handling:
         ctx = Context(conn, self._outbox, self._group.name, events, attempt, self._epoch, self._group.timeout)
         before = conn.sent
         self._desk.context = ctx
+        begun = time.monotonic()
         try:
             handler.function(argument, ctx)
         except (StopGroup, MemoryError):
@@ -235,6 +237,9 @@ class Handling:
             return
         finally:
             self._desk.context = None
+            took = self._desk.durations.get(events[0].type)
+            if took is not None:
+                took.note((time.monotonic() - begun) / len(events), len(events))
         if conn.failed or conn.left_open or conn.out_of_step:
             self._failed(works, Swallowed(), sent=True)
             return

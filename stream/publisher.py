@@ -15,6 +15,7 @@ import structlog
 
 from stream.config import Config
 from stream.errors import InvalidEvent
+from stream.events import trace_id
 from stream.kafka.admin import TopicWatch
 from stream.kafka.producer import (
     KafkaError,
@@ -24,8 +25,10 @@ from stream.kafka.producer import (
     is_client_only,
     is_topic_wide,
 )
+from stream.keys import shown_key
 from stream.rows import Row
 from stream.schemas import AvroCodec
+from stream.signals import MOST_KEY
 
 log = structlog.get_logger("stream.relay")
 
@@ -288,9 +291,10 @@ class Publisher:
         log.warning(
             "relay.rejected",
             topic=row.topic,
-            key=row.key,
+            key=(shown_key(row.key) or "")[:MOST_KEY],
             event_id=row.event_id,
             type=row.type,
+            trace_id=trace_id(row.own_headers),
             reason=reason,
             error=error,
             hint=f"stream outbox retry --topic {row.topic}",
