@@ -15,6 +15,16 @@ from stream.kafka.reader import committed
 from stream.kafka.settings import client_settings
 from stream.offsets import Partition
 
+# What is said of one partition, by a broker that answers.
+_LEADERLESS = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
 PATIENCE_S = 4.0  # for the records whose ages are asked for, of all groups together
 
 
@@ -67,14 +77,19 @@ def lags(config: Config, groups: Mapping[str, Collection[str]]) -> dict[str, dic
 def lags_behind(config: Config, offsets: Mapping[Partition, int]) -> dict[Partition, PartitionLag]:
     """How far each of these offsets is behind its partition's end, as `lags` has it; the group is not asked.
 
-    Raises Unreachable where no broker answers.
+    Without the partitions that nobody leads now. Raises Unreachable where no broker answers.
     """
     consumer = _looking(config)
     try:
         found, nexts = {}, {}
         for partition, offset in offsets.items():
             asked = TopicPartition(config.prefix + partition[0], partition[1])
-            low, end = consumer.get_watermark_offsets(asked, timeout=REACH_TIMEOUT_S, cached=False)
+            try:
+                low, end = consumer.get_watermark_offsets(asked, timeout=REACH_TIMEOUT_S, cached=False)
+            except KafkaException as error:
+                if error.args[0].code() in _LEADERLESS:
+                    continue
+                raise
             found[partition] = behind(partition, offsets, low, end)
             if found[partition].lag:
                 nexts[partition] = max(offset, low)
