@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from stream import spans
 from stream.connection import HandlerConnection
 from stream.events import TRACEPARENT, TRACESTATE, Event, header
 from stream.outbox import Outbox, Prepared
@@ -127,7 +128,7 @@ class Context:
         return structlog.get_logger("stream.handler").bind(group=self._group, **self.named())
 
     def _traced(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        if len(self._events) != 1 or TRACEPARENT in (headers or ()):
+        if len(self._events) != 1 or TRACEPARENT in (headers or ()) or spans.on():  # they know where we are
             return headers
         event = self._events[0]
         parent = event.traceparent

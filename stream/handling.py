@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg.rows import tuple_row
 
+from stream import spans
 from stream.connection import HandlerConnection
 from stream.context import Context
 from stream.database import is_infrastructure
@@ -226,17 +227,24 @@ class Handling:
         before = conn.sent
         self._desk.context = ctx
         begun = time.monotonic()
+        processing = spans.Processing(self._group.name, events, attempt) if spans.on() else None
+        raised: BaseException | None = None
         try:
             handler.function(argument, ctx)
-        except (StopGroup, MemoryError):
+        except (StopGroup, MemoryError) as error:
+            raised = error
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
+            raised = error
             # The handler's frames, and none of ours.
             own = error.__traceback__ and error.__traceback__.tb_next
             self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
         finally:
             self._desk.context = None
+            if processing is not None:
+                processing.end(raised)
+            raised = None  # or it and its frames would keep each other
             took = self._desk.durations.get(events[0].type)
             if took is not None:
                 took.note((time.monotonic() - begun) / len(events), len(events))

@@ -10,9 +10,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 
+from stream import spans
 from stream.config import Config
 from stream.errors import InvalidEvent
 from stream.events import trace_id
@@ -218,7 +220,7 @@ class Publisher:
                 row.value(self._codec),
                 row.key,
                 headers=row.headers(),
-                on_delivery=partial(self._report, row),
+                on_delivery=self._traced(row, partial(self._report, row)),
             )
         except InvalidEvent as error:
             self._reject(row, "invalid", str(error))
@@ -230,6 +232,10 @@ class Publisher:
             raise
         except Exception as error:  # noqa: BLE001  # whatever is in a row, it must not stop the others
             self._reject(row, "invalid", f"{type(error).__name__}: {error}")
+
+    @staticmethod
+    def _traced(row: Row, report: Callable[[KafkaError | None, Message], None]) -> Any:
+        return spans.sent(row.topic, row.key, row.own_headers, report) if spans.on() else report
 
     def _take_unsent(self) -> list[Row]:
         if self._producer is None or time.monotonic() < self._resend_at:

@@ -44,8 +44,8 @@ class Row:
 
     @property
     def own_headers(self) -> list[tuple[str, bytes | None]]:
-        """Those that its event was appended with, or all where they are complete."""
-        return list(zip(self.header_names or (), self.header_values or (), strict=True))
+        """Those that its event was appended with, or all where they are complete; of a broken row what there is."""
+        return list(zip(self.header_names or (), self.header_values or (), strict=False))
 
     def headers(self) -> Headers:
         """The row's own headers below the event's; a list that is complete is published just as it is."""
