@@ -106,6 +106,7 @@ class Handling:
         self._epoch = epoch
         self._desk = desk or Desk()
         self._pace = pace
+        self._traces = spans.on()  # to ask costs as much as all that is counted of an event
         # A list of events is one call: what it did cannot be undone in parts.
         self._careful = careful and not any(handler.batch for handler in group.handlers.values())
         self._alone = alone  # one event in the transaction: whatever fails is its doing
@@ -227,7 +228,7 @@ class Handling:
         before = conn.sent
         self._desk.context = ctx
         begun = time.monotonic()
-        processing = spans.Processing(self._group.name, events, attempt) if spans.on() else None
+        processing = spans.Processing(self._group.name, events, attempt) if self._traces else None
         raised: BaseException | None = None
         try:
             handler.function(argument, ctx)
