@@ -55,7 +55,7 @@ class Monitor:
         except OSError as error:
             raise UsageError(
                 f"metrics port: {host}:{port} cannot be used: {error.strerror or error}",
-                hint="--metrics-port 0   (any free port)",
+                hint=f"stream {self._command()} --metrics-port 0   (any free port)",
             ) from None
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
         self._reader.start()
@@ -80,6 +80,10 @@ class Monitor:
             lags = {one.group: readings.lag(one.group) for one in self._of_groups()}
             return _json(ready(self._signs(), readings.down, lags))
         return 404, "text/plain; charset=utf-8", f"there are {', '.join(PATHS)}\n".encode()
+
+    def _command(self) -> str:
+        names = " ".join(f"--group {processor.group.name}" for processor in self._groups)
+        return f"consume {names}" if names else "relay"
 
     def _of_groups(self) -> list[GroupSigns]:
         return [processor.signs() for processor in self._groups]

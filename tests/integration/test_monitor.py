@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from stream import ConsumerGroup, Context, Event, PermanentError, TransientError
+from stream import ConsumerGroup, Context, Event, PermanentError, TransientError, app
+from stream.cli import dev
 from stream.config import Config, RetrySettings
-from stream.errors import UsageError
 from stream.monitor import Monitor
 from stream.project import Project
 from stream.relay import Relay
 from stream.signals import METRICS
 from tests.support.groups import Member, publish
+from tests.support.processes import run
 from tests.support.scrapes import Scrape, get, health, scrape
 from tests.support.topics import create_topic
 from tests.support.truth import Truth
@@ -229,11 +230,26 @@ def test_it_says_what_there_is_and_listens_on_loopback_alone(shown, things) -> N
         assert (answer.status, answer.read()) == (200, b"")
 
 
-def test_a_port_that_is_taken_is_said(things) -> None:
+def test_a_port_that_is_taken_ends_the_command_with_2_and_what_to_type(
+    small: Project, things: Config, environment: dict[str, str]
+) -> None:
+    app.migrate(things, small)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"127\.0\.0\.1:{port} cannot be used: Address already in use"):
-            Monitor(things, ("127.0.0.1", port)).start()
+        port = str(taken.getsockname()[1])
+        ended = run("relay", "--metrics-port", port, env=environment, cwd=small.root)
+    assert (ended.wait(), ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[-2:] == [
+        f"Error: metrics port: 127.0.0.1:{port} cannot be used: Address already in use",
+        "-> stream relay --metrics-port 0   (any free port)",
+    ]
+
+
+def test_the_parts_of_dev_take_no_port_from_each_other(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STREAM_METRICS_PORT", raising=False)
+    assert dev._environment(replace(config, metrics=("0.0.0.0", 8000)))["STREAM_METRICS_PORT"] == "0"
+    assert "STREAM_METRICS_PORT" not in dev._environment(config)
 
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting(shown) -> None:
