@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import structlog
 
 from stream.config import Address, Config
 from stream.errors import UsageError
 from stream.exposition import Exposition
 from stream.processor import Processor
-from stream.readings import READ_EVERY_S, Reader
+from stream.readings import READ_EVERY_S, SlowClock
 from stream.relay import Relay
 from stream.vitals import Answer, GroupSigns, RelaySigns, alive, ready
+
+log = structlog.get_logger("stream.monitor")
 
 REQUEST_S = 5.0  # a client that says nothing for so long is hung up on
 PATHS = ("/metrics", "/livez", "/readyz")
@@ -39,11 +44,11 @@ class Monitor:
         self._groups = groups
         self._relay = relay
         self._address = address
-        self._reader = Reader(config, self._of_groups, outbox=relay is not None, every_s=read_every_s)
+        self._clock = SlowClock(config, self._of_groups, outbox=relay is not None, every_s=read_every_s)
         self._exposition = Exposition(
             lambda: [(processor.signs(), processor.meter) for processor in groups],
             lambda: None if relay is None else (relay.signs(), relay.meter),
-            lambda: self._reader.last,
+            lambda: self._clock.last,
         )
         self._server: _Server | None = None
 
@@ -58,12 +63,12 @@ class Monitor:
                 hint=f"stream {self._command()} --metrics-port 0   (any free port)",
             ) from None
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
-        self._reader.start()
+        self._clock.start()
         shown = f"[{host}]" if ":" in host else host
         return f"http://{shown}:{self._server.server_address[1]}"
 
     def close(self) -> None:
-        self._reader.stop()
+        self._clock.stop()
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -76,7 +81,7 @@ class Monitor:
         if path == "/livez":
             return _json(alive(self._signs()))
         if path == "/readyz":
-            readings = self._reader.last
+            readings = self._clock.last
             lags = {one.group: readings.lag(one.group) for one in self._of_groups()}
             return _json(ready(self._signs(), readings.down, lags))
         return 404, "text/plain; charset=utf-8", f"there are {', '.join(PATHS)}\n".encode()
@@ -107,7 +112,10 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who hangs up in the middle of an answer is no news."""
+        """Who hangs up in the middle of an answer is no news; anything else is a mistake of ours."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            log.error("metrics.failed", error=f"{type(error).__name__}: {error}")
 
 
 class _Request(BaseHTTPRequestHandler):

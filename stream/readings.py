@@ -58,8 +58,8 @@ class Readings:
         return sum(one.lag or 0 for one in self.lags.get(group, {}).values())
 
 
-class Reader:
-    """Reads in a thread of its own. `last` may be taken by any."""
+class SlowClock:
+    """Takes readings now and then, in a thread of its own. `last` may be taken by any."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Reader:
         self._every_s = every_s
         self._connection: Connection | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics-reader", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="readings", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -179,6 +179,7 @@ LINES = frozenset(
         "relay.topic_well",
         # a process
         "kafka.error",
+        "metrics.failed",
         "metrics.waiting",
     }
 )
