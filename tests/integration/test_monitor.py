@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stream import ConsumerGroup, Context, Event, PermanentError, TransientError, app
+from stream import ConsumerGroup, Context, Event, PermanentError, TransientError, app, logs
 from stream.cli import dev
 from stream.config import Config, RetrySettings
 from stream.monitor import Monitor
@@ -132,7 +133,8 @@ def test_depth_and_age_are_those_of_the_first_unfinished_record(shown, small, th
     )
 
 
-def test_what_is_parked_and_what_stalls_is_shown(shown, small, things, conn) -> None:
+def test_what_is_parked_and_what_stalls_is_shown(shown, small, things, conn, capsys) -> None:
+    logs.configure(format="json")
     go_on = threading.Event()
 
     def fail(event: Event, ctx: Context) -> None:
@@ -140,7 +142,7 @@ def test_what_is_parked_and_what_stalls_is_shown(shown, small, things, conn) -> 
             raise TransientError("not here", retry_after=60)
         go_on.wait(30)
 
-    _, base = shown(fail, timeout=8.0)
+    member, base = shown(fail, timeout=8.0)
     publish(things, small, [("bad", 1), ("bad", 2), ("slow", 1)])
     found = shows(base, "stream_retry_pending_records", 2)
     assert found.value("stream_parked_keys", state="waiting") == 1
@@ -149,8 +151,25 @@ def test_what_is_parked_and_what_stalls_is_shown(shown, small, things, conn) -> 
     assert found.value("stream_retry_oldest_timestamp_seconds") == pytest.approx(since, abs=0.001)
     assert found.value("stream_handlers_stalled") == 0
     shows(base, "stream_handlers_stalled", 1, group="testers")
+    logged: list[str] = []
+
+    def said() -> list[str]:
+        logged.extend(capsys.readouterr().err.splitlines())
+        return [line for line in logged if '"handler.stalled"' in line]
+
+    until(said)
     go_on.set()
+    stalled = json.loads(said()[0])
+    assert (stalled["group"], stalled["topic"], stalled["key"], stalled["attempt"]) == (
+        "testers",
+        "things",
+        "slow",
+        1,
+    )
+    assert stalled["event_id"] and {"partition", "offset"} <= stalled.keys()
+    assert "go_on.wait" in stalled["stack"]
     shows(base, "stream_handlers_stalled", 0)
+    member.end()  # while the log is still read
 
 
 def test_a_held_group_is_alive_not_ready_and_says_why(shown, small, things, conn) -> None:
