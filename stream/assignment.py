@@ -8,6 +8,7 @@ the client's callback, so no record can slip in between.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
@@ -60,6 +61,7 @@ class Assignment:
         self._stopping = stopping
         self._epochs = epochs
         self._retry_topic = retry_topic(group.name)
+        self.waited_at = 0.0  # monotonic: when a broker or database was last asked in vain
         self._failing_topics = (self._retry_topic, dlq_topic(group.name))
 
     def prepare(self) -> dict[Partition, int]:
@@ -210,6 +212,7 @@ class Assignment:
                 return ask()
             except (KafkaException, Unreachable, psycopg.OperationalError) as error:
                 log.warning("group.waiting", group=self._group.name, error=str(error))
+            self.waited_at = time.monotonic()
             if self._stopping.wait(pause):
                 raise Stopping
             pause = min(pause * 2, PAUSE_MOST_S)

@@ -14,7 +14,10 @@ from stream.errors import UsageError
 
 FILE = "stream.toml"
 BROKER, DATABASE = "KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"
-FILE_KEYS = frozenset({"bootstrap_servers", "database_url", "prefix", "smtp_url", "kafka"})
+FILE_KEYS = frozenset({"bootstrap_servers", "database_url", "prefix", "smtp_url", "metrics_port", "kafka"})
+LOOPBACK = "127.0.0.1"
+
+Address = tuple[str, int]  # host and port
 
 # librdkafka settings a user may pass: transport security and nothing that loads code or runs a shell
 # (`plugin.library.paths` loads shared objects, `sasl.kerberos.kinit.cmd` is a shell command).
@@ -77,6 +80,8 @@ class Config:
 
     `bootstrap_servers`, `database_url`: empty where none is given to a command that needs none.
 
+    `metrics`: where the process shows how it is; None: nowhere.
+
     `retries`: every number of failing; its times are multiplied by STREAM_TIME_SCALE, for trying things out.
     """
 
@@ -86,6 +91,7 @@ class Config:
     prefix: str = ""
     smtp_url: str | None = field(default=None, repr=False)
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    metrics: Address | None = None
     retries: RetrySettings = RetrySettings()
 
     @classmethod
@@ -97,6 +103,7 @@ class Config:
         database_url: str | None = None,
         prefix: str | None = None,
         kafka: Mapping[str, str] | None = None,
+        metrics_port: str | None = None,
         environ: Mapping[str, str] = os.environ,
         quiet: bool = False,
         broker: bool = True,
@@ -123,6 +130,7 @@ class Config:
             prefix=_text("prefix", prefix or environ.get("STREAM_PREFIX") or file.get("prefix", "")),
             smtp_url=_optional("smtp_url", _secret(environ, "STREAM_SMTP_URL") or file.get("smtp_url")),
             kafka=_kafka_settings(file.get("kafka", {}), environ, kafka or {}),
+            metrics=_address(metrics_port or environ.get("STREAM_METRICS_PORT") or file.get("metrics_port")),
             retries=RetrySettings().scaled(_scale(environ.get("STREAM_TIME_SCALE", "1"))),
         )
 
@@ -214,6 +222,16 @@ def _scale(text: str) -> float:
     if not 0 < scale <= 1000:
         raise UsageError(f"STREAM_TIME_SCALE: expected a number above 0, got {text!r}")
     return scale
+
+
+def _address(given: object) -> Address | None:
+    """`[HOST:]PORT`, on the loopback address where no host is given; None where nothing is given."""
+    if given is None:
+        return None
+    host, _, port = str(given).rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 65536):
+        raise UsageError(f"metrics port: expected PORT or HOST:PORT, got {str(given)!r:.80}")
+    return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
 
 
 def _text(name: str, value: object) -> str:

@@ -10,9 +10,13 @@ from typing import Any
 
 import structlog
 
+from stream import spans
 from stream.connection import HandlerConnection
-from stream.events import Event
+from stream.events import TRACEPARENT, TRACESTATE, Event, header
 from stream.outbox import Outbox, Prepared
+from stream.signals import event_fields
+
+MOST_TRACESTATE = 512  # characters, as its standard asks for
 
 
 class Context:
@@ -74,7 +78,8 @@ class Context:
         """Append an event to the outbox in this transaction; returns its event id. Arguments as `Outbox.append`.
 
         Validated at once (raises InvalidEvent), written as the transaction's last statement: its lock on the
-        key is not held while handlers work.
+        key is not held while handlers work. It goes on with the trace of the handler's event, unless `headers` has a
+        `traceparent`; out of a list of events, which have a trace each, it has none.
         """
         prepared = self._outbox.prepare(
             type,
@@ -82,7 +87,7 @@ class Context:
             data=data,
             id=id,
             time=time,
-            headers=headers,
+            headers=self._traced(headers),
             delay=delay,
             debounce=debounce,
             max_wait=max_wait,
@@ -108,15 +113,27 @@ class Context:
         self.progress = None if progress is None else str(progress)[:500]
         self.db.touch()
 
-    def shown_events(self) -> list[str]:
-        """The events in hand, for logs: type, key and id of the first few."""
-        return [f"{event.type} {event.key!r:.100} {event.id}" for event in self._events[:5]]
+    def named(self) -> dict[str, object]:
+        """What a line of the log says of what is in hand: of one event all, of a list which are the first few."""
+        first = self._events[0]
+        if len(self._events) == 1:
+            key = None if first.key is None else first.key.encode()
+            return event_fields(first, key, first.id, first.type, self.attempt)
+        shown = [f"{event.type} {event.key!r:.100} {event.id}" for event in self._events[:5]]
+        return {"type": first.type, "attempt": self.attempt, "count": len(self._events), "events": shown}
 
     @property
     def log(self) -> Any:
-        """A structlog logger that names group, event, type and key."""
-        first = self._events[0]
-        bound = structlog.get_logger("stream.handler").bind(group=self._group, attempt=self.attempt)
-        if len(self._events) == 1:
-            return bound.bind(event_id=str(first.id), type=first.type, key=first.key)
-        return bound.bind(type=first.type, events=len(self._events))
+        """A structlog logger that names the group, and the event: its place, key, id, type, attempt and trace."""
+        return structlog.get_logger("stream.handler").bind(group=self._group, **self.named())
+
+    def _traced(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if len(self._events) != 1 or TRACEPARENT in (headers or ()) or spans.on():  # they know where we are
+            return headers
+        event = self._events[0]
+        parent = event.traceparent
+        if parent is None:
+            return headers
+        state = header(event.headers, TRACESTATE) or ""
+        usable = state.isascii() and state.isprintable() and 0 < len(state) <= MOST_TRACESTATE
+        return {TRACEPARENT: parent, **({TRACESTATE: state} if usable else {}), **(headers or {})}

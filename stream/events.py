@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ Headers = list[tuple[str, str | bytes | None]]
 SPEC_VERSION = b"1.0"
 SOURCE = b"/stream/outbox"
 CONTENT_TYPE = b"application/avro"
+# https://www.w3.org/TR/trace-context/; version ff is forbidden, later ones may say more behind a hyphen.
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[ -~]{0,200})?"
+)
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 
 
 @dataclass(slots=True)
@@ -39,7 +45,10 @@ class Record:
 
 @dataclass(slots=True)
 class Event:
-    """A decoded fact, as a handler gets it. `time` is when it happened, in UTC."""
+    """A decoded fact, as a handler gets it. `time` is when it happened, in UTC.
+
+    `traceparent`: the W3C trace context that its transaction wrote into its headers, or None.
+    """
 
     id: uuid.UUID
     type: str
@@ -50,6 +59,17 @@ class Event:
     topic: str
     partition: int
     offset: int
+
+    @property
+    def traceparent(self) -> str | None:
+        text = header(self.headers, TRACEPARENT)
+        return text if text is not None and _TRACEPARENT.fullmatch(text) else None
+
+
+def trace_id(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
+    """The trace id of a `traceparent` header that is one."""
+    found = _TRACEPARENT.fullmatch(header(headers, TRACEPARENT) or "")
+    return found[1] if found else None
 
 
 def cloud_headers(event_id: str, type: str, time: datetime) -> Headers:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import psycopg
 from psycopg.rows import tuple_row
 
+from stream import spans
 from stream.connection import HandlerConnection
 from stream.context import Context
 from stream.database import is_infrastructure
@@ -103,6 +105,7 @@ class Handling:
         self._group = group
         self._desk = desk or Desk()
         self._pace = pace
+        self._traces = spans.on()  # to ask costs as much as all that is counted of an event
         # A list of events is one call: what it did cannot be undone in parts.
         self._skips = group.on_reapply == "skip"
         self._careful = careful and not any(handler.batch for handler in group.handlers.values())
@@ -240,17 +243,28 @@ class Handling:
         ctx = Context(conn, self._outbox, self._group.name, events, attempt, epoch, self._group.timeout)
         before = conn.sent
         self._desk.context = ctx
+        begun = time.monotonic()
+        processing = spans.Processing(self._group.name, events, attempt) if self._traces else None
+        raised: BaseException | None = None
         try:
             handler.function(argument, ctx)
-        except (StopGroup, MemoryError):
+        except (StopGroup, MemoryError) as error:
+            raised = error
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
+            raised = error
             # The handler's frames, and none of ours.
             own = error.__traceback__ and error.__traceback__.tb_next
             self._failed(works, error.with_traceback(own), sent=conn.sent != before)
             return
         finally:
             self._desk.context = None
+            if processing is not None:
+                processing.end(raised)
+            raised = None  # or it and its frames would keep each other
+            took = self._desk.durations.get(events[0].type)
+            if took is not None:
+                took.note((time.monotonic() - begun) / len(events), len(events))
         if conn.failed or conn.left_open or conn.out_of_step:
             self._failed(works, Swallowed(), sent=True)
             return

@@ -43,7 +43,7 @@ class Run:
     retry: bool = False
     probe: bool = False
     suspect: bool = False
-    woken: list[Outcome] = field(default_factory=list)
+    woken: list[tuple[str, Outcome]] = field(default_factory=list)  # each with its topic
     succeeded: bool = False
     probe_failed: bool = False
     redone: bool = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
+from typing import Any
 
 import structlog
 
@@ -13,6 +15,17 @@ _TRACEBACKS = structlog.processors.ExceptionRenderer(
 )
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+def _harmless(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What others wrote must not steer the terminal: control characters are escaped, a stack keeps its lines."""
+    for name, value in line.items():
+        if isinstance(value, str) and not value.isprintable():
+            kept = "\n\t" if name in ("stack", "exception") else ""
+            line[name] = "".join(
+                c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in value
+            )
+    return line
 
 
 def configure(level: str = "info", format: str | None = None) -> None:
@@ -30,7 +43,7 @@ def configure(level: str = "info", format: str | None = None) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([] if text else [_TRACEBACKS]),
+            *([_harmless] if text else [_TRACEBACKS]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import uuid_utils
 
+from stream import spans
 from stream.database import bytea_array, query, text_array
 from stream.errors import InvalidEvent
 from stream.events import named_event_id
@@ -118,6 +119,8 @@ class Outbox:
     ) -> Prepared:
         """Validate and encode, without a database. Raises InvalidEvent naming field, expected and got."""
         payload = self._codec.encode(type, data)
+        if spans.on():
+            headers = spans.created(self._topics.topic_of(type), type, str(key), headers)
         names, values = _header_literals(type, headers)
         size = len(payload) + len(names or "") + len(values or "") // 2
         if size > MAX_PAYLOAD_BYTES:

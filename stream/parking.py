@@ -21,7 +21,7 @@ from uuid import UUID
 
 from stream.connection import HandlerConnection
 from stream.database import query
-from stream.events import Record, cloud_attributes, header
+from stream.events import Record, cloud_attributes, header, trace_id
 from stream.failures import Failure
 from stream.lanes import LaneKey, lane_of
 from stream.policy import Retry
@@ -120,7 +120,7 @@ class Parking:
             | _places(works)
             | {
                 "stacks": [verdict.failure.stack for verdict in verdicts],
-                "trace_ids": [trace_id(work.record) for work in works],
+                "trace_ids": [trace_id(work.record.headers) for work in works],
                 "deploy_faults": [verdict.failure.deploy_fault for verdict in verdicts],
                 "epochs": [work.epoch for work in works],
                 "on_dead": self._on_dead,
@@ -205,12 +205,6 @@ def woken_lane(group: str, record: Record) -> int | None:
     return lane_number(group, topic, record.key, int(partition or 0) if record.key is None else 0)
 
 
-def trace_id(record: Record) -> str | None:
-    """The trace id of a `traceparent` header that is one."""
-    parts = (header(record.headers, "traceparent") or "").split("-")
-    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 and parts[1].isalnum() else None
-
-
 def header_literals(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, str]:
     """Names and values as PostgreSQL array literals: an array of arrays of different lengths is none."""
     names = [
@@ -285,6 +279,5 @@ __all__ = [
     "dead_kind",
     "header_literals",
     "lane_number",
-    "trace_id",
     "woken_lane",
 ]

@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -40,7 +40,8 @@ from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
 from stream.kafka.reader import committed
 from stream.lanes import MOST_POSTPONED, Lanes, lane_of
-from stream.offsets import Progress
+from stream.meters import GroupMeter
+from stream.offsets import Partition, Progress
 from stream.outcomes import BUSY
 from stream.pace import Pace
 from stream.project import Project
@@ -48,6 +49,7 @@ from stream.rebalance import Rebalance, names
 from stream.recess import Recess
 from stream.suspects import Suspects
 from stream.topics import retry_topic
+from stream.vitals import GroupSigns
 from stream.watchdog import Watchdog
 from stream.workers import Flight, Landing, Workers
 
@@ -66,20 +68,21 @@ REVOKE_S = 20.0
 STOP_S = 25.0
 MEMORY_S = 1.0  # out of memory: waiting does not make it better
 LOOK_EVERY_S = 0.3
+SHOW_EVERY_S = 0.2
 
 
 class Processor:
     """Runs one group until it is stopped, or until its end (`exit_at_end`).
 
-    `run` and all else but `stop` belong to one thread. Raises what ends the group: Refused (a start that needs a
-    person), StopGroup, MemoryError, StreamError, PartlyDone (at the end, with keys that still fail).
+    `run` and all else but `stop` and `signs` belong to one thread. Raises what ends the group: Refused (a start that
+    needs a person), StopGroup, MemoryError, StreamError, PartlyDone (at the end, with keys that still fail).
     """
 
     def __init__(
         self, group: ConsumerGroup, project: Project, config: Config, *, exit_at_end: bool = False
     ) -> None:
         self.group = group
-        self.counts: Counter[str] = Counter()  # records by outcome
+        self.meter = GroupMeter(group.name, group.topics, group.handlers)
         self._stopping = threading.Event()
         self._deadline = math.inf
         self._failure: BaseException | None = None  # of a worker: ends the group
@@ -101,8 +104,8 @@ class Processor:
                 config.database_url,
                 worker=name,
                 stopping=self._stopping,
-                failing=Failing.of(group, name, health, config.retries, self._may_postpone),
-                desk=self._watchdog.desk(),
+                failing=Failing.of(group, name, health, config.retries, self._may_postpone, self.meter),
+                desk=self._watchdog.desk(self.meter.durations()),
                 pace=self._pace,
                 epochs=epochs,
             ),
@@ -132,6 +135,7 @@ class Processor:
             self._lanes,
             self._progress,
             self._suspects,
+            self.meter,
             paused=lambda: self._paused,
             await_landings=lambda flights: self._await_landings(
                 flights, min(time.monotonic() + REVOKE_S, self._deadline)
@@ -154,6 +158,14 @@ class Processor:
         self._commit_again_at = 0.0
         self._look_at = 0.0
         self._ends: Ends | None = None
+        self._round_at = time.monotonic()
+        self._show_at = 0.0
+        self._offsets: Mapping[Partition, int] = {}
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Events by the kind of their outcome."""
+        return self.meter.outcomes()
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -175,6 +187,7 @@ class Processor:
 
     def run_once(self) -> None:
         """One pass. What workers finished comes first: it frees the lanes and the room for all that follows."""
+        self._show()
         self._collect(0)
         self._commit_if_due()
         if self._recess.called:
@@ -193,7 +206,34 @@ class Processor:
         self._deadline = min(self._deadline, time.monotonic() + seconds)
         self._stopping.set()
 
+    def signs(self) -> GroupSigns:
+        """What is to be seen of it from outside; from any thread."""
+        now = time.monotonic()
+        return GroupSigns(
+            self.group.name,
+            round_s=now - max(self._round_at, self._assignment.waited_at),
+            still_s=now - self.meter.progressed_at,
+            joined=self._recess.joined,
+            stopping=self._stopping.is_set(),
+            waiting=self._lanes.count,
+            active=len(self._workers.flights),
+            limit=self._workers.count,
+            stalled=self._watchdog.stalled(),
+            timeout=self.group.timeout,
+            hold=self._control.hold,
+            reason=self._control.reason,
+            offsets=self._offsets,
+        )
+
     # -- its steps ----------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """For `signs`: that the loop goes round, and, now and then, how far each partition is."""
+        self._round_at = now = time.monotonic()
+        if now >= self._show_at:
+            self._show_at = now + SHOW_EVERY_S
+            progress = self._progress
+            self._offsets = {p: progress.finished_before(p) for p in progress.partitions()}
 
     def _collect(self, timeout: float) -> None:
         """Take in what workers have finished; waits up to `timeout` for the first."""
@@ -207,8 +247,7 @@ class Processor:
     def _settle(self, landing: Landing) -> None:
         """Finished records let the offset pass: what failed is finished here once it is parked. The rest runs again."""
         flight, run = landing.flight, landing.flight.run
-        for outcome in run.woken if run.retry else landing.outcomes:  # a retry record's own is only `woken`
-            self.counts[outcome.kind] += outcome.finished
+        self.meter.landed(run.records, landing.outcomes, run.woken)
         now = time.monotonic()
         back, first, until = [], {}, {}
         for record, outcome in zip(run.records, landing.outcomes, strict=True):
@@ -290,6 +329,8 @@ class Processor:
         self._polled_at = time.monotonic()
         received = self._progress.received
         new = [r for r in fetched.records if received((r.topic, r.partition), r.offset)]
+        if new:
+            self.meter.progressed_at = self._polled_at
         self._lanes.add(new)
         for partition, end in fetched.ends:
             self._progress.passed(partition, end)

@@ -10,11 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Any
 
 import structlog
 
+from stream import spans
 from stream.config import Config
 from stream.errors import InvalidEvent
+from stream.events import trace_id
 from stream.kafka.admin import TopicWatch
 from stream.kafka.producer import (
     KafkaError,
@@ -24,8 +27,10 @@ from stream.kafka.producer import (
     is_client_only,
     is_topic_wide,
 )
+from stream.keys import shown_key
 from stream.rows import Row
 from stream.schemas import AvroCodec
+from stream.signals import MOST_KEY
 
 log = structlog.get_logger("stream.relay")
 
@@ -215,7 +220,7 @@ class Publisher:
                 row.value(self._codec),
                 row.key,
                 headers=row.headers(),
-                on_delivery=partial(self._report, row),
+                on_delivery=self._traced(row, partial(self._report, row)),
             )
         except InvalidEvent as error:
             self._reject(row, "invalid", str(error))
@@ -227,6 +232,10 @@ class Publisher:
             raise
         except Exception as error:  # noqa: BLE001  # whatever is in a row, it must not stop the others
             self._reject(row, "invalid", f"{type(error).__name__}: {error}")
+
+    @staticmethod
+    def _traced(row: Row, report: Callable[[KafkaError | None, Message], None]) -> Any:
+        return spans.sent(row.topic, row.key, row.own_headers, report) if spans.on() else report
 
     def _take_unsent(self) -> list[Row]:
         if self._producer is None or time.monotonic() < self._resend_at:
@@ -288,9 +297,10 @@ class Publisher:
         log.warning(
             "relay.rejected",
             topic=row.topic,
-            key=row.key,
+            key=(shown_key(row.key) or "")[:MOST_KEY],
             event_id=row.event_id,
             type=row.type,
+            trace_id=trace_id(row.own_headers),
             reason=reason,
             error=error,
             hint=f"stream outbox retry --topic {row.topic}",

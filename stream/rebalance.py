@@ -17,6 +17,7 @@ from stream.failpoints import failpoint
 from stream.groupstate import GroupState
 from stream.kafka.consumer import GroupConsumer
 from stream.lanes import Lanes
+from stream.meters import GroupMeter
 from stream.offsets import Partition, Progress
 from stream.suspects import Suspects
 from stream.workers import Flight, Workers
@@ -42,6 +43,7 @@ class Rebalance:
     lanes: Lanes
     progress: Progress
     suspects: Suspects
+    meter: GroupMeter
     paused: Callable[[], bool]
     await_landings: Callable[[set[Flight]], None]
     leaving: set[Partition] = field(default_factory=set)
@@ -49,6 +51,7 @@ class Rebalance:
 
     def assigned(self, partitions: list[Partition]) -> None:
         """Start on them; a tracker each, of a new generation."""
+        self.meter.rebalances += 1
         if self.stopping.is_set():
             return
         starts, unreleased = self.assignment.open(partitions)
@@ -64,6 +67,7 @@ class Rebalance:
     def revoked(self, partitions: list[Partition]) -> None:
         """Drop what has not started, wait for what has, commit: the next owner starts right behind it."""
         failpoint("consume.revoke")
+        self.meter.rebalances += 1
         self.leaving.update(partitions)
         for topic, number in partitions:
             self.lanes.drop(topic, number)
@@ -78,6 +82,7 @@ class Rebalance:
 
     def lost(self, partitions: list[Partition]) -> None:
         """They are another member's already: nothing is committed, nothing waited for."""
+        self.meter.rebalances += 1
         for topic, number in partitions:
             self.lanes.drop(topic, number)
         self._forget(partitions)

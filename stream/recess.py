@@ -48,6 +48,11 @@ class Recess:
         self._rewind: int | None = None  # that this member has made way for
 
     @property
+    def joined(self) -> bool:
+        """Whether this member has joined the broker's group, and not left it."""
+        return self._joined
+
+    @property
     def called(self) -> bool:
         """Whether a rewind wants the group's members away now."""
         return self._control.standing.recess is not None

@@ -23,12 +23,14 @@ from stream.database import int_array, query, text_array
 from stream.errors import Unreachable
 from stream.failpoints import failpoint
 from stream.floors import SHARDS
+from stream.meters import RelayMeter
 from stream.project import Project
 from stream.promotion import Promotion
 from stream.publisher import Publisher
 from stream.rows import Row
 from stream.shards import ShardSession
 from stream.unpublished import Unpublished
+from stream.vitals import RelaySigns
 
 log = structlog.get_logger("stream.relay")
 
@@ -67,7 +69,7 @@ class Drained:
 
 
 class Relay:
-    """Publishes the outbox of one database; run as many as you like. One thread; `stop` may be called from any."""
+    """Publishes the outbox of one database; run as many as you like. One thread; `stop` and `signs` are for any."""
 
     def __init__(self, config: Config, project: Project) -> None:
         self._config = config
@@ -82,6 +84,8 @@ class Relay:
         self._next_report = 0.0
         self._reconnect_s = 0.1
         self._rejected: dict[str, int] = {}
+        self.meter = RelayMeter(self.publishers)
+        self._round_at = time.monotonic()
 
     def run(self) -> None:
         """Until `stop`, through outages of broker and database; then drains."""
@@ -89,7 +93,7 @@ class Relay:
         pause = SHORTEST_PAUSE_S
         while not self._stopping:
             done = self._run_through_outage()
-            now = time.monotonic()
+            now = self._round_at = time.monotonic()
             if done is not None and done.worked:
                 last_work, pause = now, SHORTEST_PAUSE_S
                 continue
@@ -100,6 +104,17 @@ class Relay:
 
     def stop(self) -> None:
         self._stopping = True
+
+    def signs(self) -> RelaySigns:
+        """What is to be seen of it from outside; from any thread."""
+        with_rows = {topic for topic, publisher in dict(self.publishers).items() if publisher.known}
+        return RelaySigns(
+            time.monotonic() - self._round_at,
+            connected=self._session is not None,
+            stopping=self._stopping,
+            topics=len(with_rows),
+            sick={topic: reason for topic, reason in self._sick.items() if topic in with_rows},
+        )
 
     def run_until_empty(self) -> Drained:
         """Until nothing is publishable or due, here or at another relay. Sick topics are left.
@@ -206,6 +221,7 @@ class Relay:
             failpoint("relay.acknowledged")
             session.connection.execute(query("delete_outbox"), _columns(acknowledged))
             failpoint("relay.deleted")
+            self.meter.published.update([row.topic for row in acknowledged])
         if rejected:
             failpoint("relay.rejecting")
             columns = _columns([row for row, _, _ in rejected])
@@ -214,6 +230,7 @@ class Relay:
             session.connection.execute(query("reject_outbox"), columns)
             for row, _, _ in rejected:
                 self._rejected[row.topic] = self._rejected.get(row.topic, 0) + 1
+            self.meter.rejected.update([row.topic for row, _, _ in rejected])
         if acknowledged or rejected:
             self._unpublished.gone(acknowledged)
             self._unpublished.gone(row for row, _, _ in rejected)

@@ -42,6 +42,11 @@ class Row:
         """The record's value; raises InvalidEvent where it came as JSON that does not fit."""
         return self.payload if self.data is None else codec.encode(self.type, self.data)
 
+    @property
+    def own_headers(self) -> list[tuple[str, bytes | None]]:
+        """Those that its event was appended with, or all where they are complete; of a broken row what there is."""
+        return list(zip(self.header_names or (), self.header_values or (), strict=False))
+
     def headers(self) -> Headers:
         """The row's own headers below the event's; a list that is complete is published just as it is."""
         own: Headers = list(zip(self.header_names or (), self.header_values or (), strict=True))

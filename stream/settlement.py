@@ -25,7 +25,6 @@ from stream.failing import Failing, GroupHalted, ProbeFailed
 from stream.failpoints import failpoint
 from stream.failures import failure_of
 from stream.handling import Handling
-from stream.keys import shown_key
 from stream.lanes import Run
 from stream.ledger import Ledger
 from stream.outbox import Outbox, Prepared
@@ -96,6 +95,7 @@ class Settlement:
             first = FirstTry(now, now + retry.delay_s, failure.error_class, failure.message)
             work.outcome = replace(work.outcome, kind="postponed", first=first)
             postponed += 1
+            failing.note(verdict)
             self._log(verdict)
             if failure.kind == "unavailable" and id(work) in in_a_row:
                 failing.health.unavailable(work.lane)
@@ -156,12 +156,13 @@ class Settlement:
         done = sum(work.claimed and work.outcome is DONE for work in settled.works)
         settled.reach("parked", "buried", "unparked")
         if self._run.retry:
-            self._run.woken += [work.outcome for work in settled.works if work.outcome is not None]
+            self._run.woken += [(w.record.topic, w.outcome) for w in settled.works if w.outcome is not None]
         if self._failing is None:
             return
         health = self._failing.health
         in_a_row = _behind_the_last_success(settled.works)
         for verdict in settled.verdicts:
+            self._failing.note(verdict)
             self._log(verdict, settled.letters.get(verdict.work.id))
             if verdict.retry is None and verdict.failure.deploy_fault:
                 health.died()
@@ -274,14 +275,10 @@ class Settlement:
             40 if retry is None else 30,
             "event.dead" if retry is None else "event.failed",
             group=self._ledger.group,
-            event_id=str(work.id),
-            type=work.type,
-            key=(shown_key(work.record.key) or "")[:200],
-            position=work.record.position,
+            **work.named,
             stage=failure.stage,
             kind=dead_kind(failure) if retry is None else failure.kind,
             error=f"{failure.error_class}: {failure.message}",
-            attempt=work.attempt,
             stack=failure.stack if failure.stage == "handler" else None,
             **({} if retry is None else {"again_in_seconds": round(retry.delay_s, 1)}),
             **({} if letter is None else {"hint": f"stream dlq show {letter}"}),

@@ -9,12 +9,13 @@ from functools import partial
 import structlog
 
 from stream.connection import HandlerConnection
-from stream.events import Record
+from stream.events import Record, event_id_of
 from stream.failpoints import failpoint
 from stream.groups import ConsumerGroup
 from stream.handling import Unplaced, blame
 from stream.opening import Opening
 from stream.parking import woken_lane
+from stream.signals import event_fields
 from stream.transaction import Transactions
 from stream.work import Work, leave_behind
 
@@ -34,7 +35,8 @@ class Waking:
         lanes = [woken_lane(self._group.name, record) for record in records]
         for record, lane in zip(records, lanes, strict=True):
             if lane is None:
-                log.warning("retry.unreadable", group=self._group.name, position=record.position)
+                fields = event_fields(record, record.key, event_id_of(record), None, 0)
+                log.warning("retry.unreadable", group=self._group.name, **fields)
         return lanes
 
     def run(

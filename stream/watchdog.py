@@ -15,6 +15,7 @@ import traceback
 import structlog
 
 from stream.context import Context
+from stream.meters import Durations
 
 log = structlog.get_logger("stream.watchdog")
 
@@ -23,11 +24,12 @@ TICK_S = 0.5
 
 
 class Desk:
-    """What one worker thread has in hand; written by it, read by the watchdog."""
+    """What one worker thread has in hand; written by it, read by the watchdog. `durations`: how long handlers took."""
 
-    def __init__(self) -> None:
+    def __init__(self, durations: Durations | None = None) -> None:
         self.context: Context | None = None
         self.thread: int | None = None
+        self.durations = durations or {}
 
 
 class Watchdog:
@@ -41,9 +43,9 @@ class Watchdog:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{group}-watchdog", daemon=True)
 
-    def desk(self) -> Desk:
+    def desk(self, durations: Durations | None = None) -> Desk:
         """A desk for one more worker."""
-        self._desks.append(Desk())
+        self._desks.append(Desk(durations))
         return self._desks[-1]
 
     def start(self) -> None:
@@ -57,6 +59,12 @@ class Watchdog:
         contexts = [desk.context for desk in self._desks]  # once each: they come and go meanwhile
         said = [context.progress for context in contexts if context is not None]
         return "; ".join(text for text in said if text) or None
+
+    def stalled(self) -> int:
+        """How many handlers are past their deadline."""
+        now = time.monotonic()
+        contexts = [desk.context for desk in self._desks]
+        return sum(context is not None and now >= context.deadline for context in contexts)
 
     def _run(self) -> None:
         while not self._stopping.wait(min(TICK_S, self._timeout / 4)):
@@ -76,8 +84,7 @@ class Watchdog:
             log.error(
                 "handler.does_not_return" if over else "handler.stalled",
                 group=self._group,
-                events=context.shown_events(),
-                attempt=context.attempt,
+                **context.named(),
                 timeout_seconds=self._timeout,
                 stack="".join(traceback.format_stack(frame)) if frame is not None else None,
                 meaning="the process ends, to be started again; the event is tried alone then"

@@ -10,6 +10,7 @@ from stream.errors import text_of
 from stream.events import Record
 from stream.lanes import LaneKey
 from stream.outcomes import UNRUN, FirstTry, Outcome, Stage
+from stream.signals import event_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,12 @@ class Work:
     @property
     def failed(self) -> bool:
         return self.outcome is not None and self.outcome.kind == "failed"
+
+    @property
+    def named(self) -> dict[str, object]:
+        """What a line of the log about it says of it."""
+        record = self.record
+        return event_fields(record, record.key, self.id, self.type, self.attempt)
 
     @property
     def place(self) -> tuple[str, int, int, uuid.UUID]:

@@ -34,6 +34,16 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_config(command)
 
 
+def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, and --metrics-port, for a command that runs until it is stopped."""
+    return click.option(
+        "--metrics-port",
+        metavar="[HOST:]PORT",
+        help="Show /metrics, /livez and /readyz there; 0: on any free port; without HOST on 127.0.0.1 only."
+        " [env: STREAM_METRICS_PORT]",
+    )(_with_config(command, broker=True))
+
+
 def database_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same for a command that needs the database only: without a broker it runs as well."""
     return _with_config(command, broker=False)
@@ -97,6 +107,7 @@ def _with_config(
         database_url: str | None,
         prefix: str | None,
         properties: tuple[str, ...],
+        metrics_port: str | None = None,
         **kwargs: Any,
     ) -> Any:
         config = Config.load(
@@ -105,6 +116,7 @@ def _with_config(
             database_url=database_url,
             prefix=prefix,
             kafka=dict(_pair(text) for text in properties),
+            metrics_port=metrics_port,
             broker=broker,
             database=database,
         )

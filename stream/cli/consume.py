@@ -8,7 +8,8 @@ import sys
 import click
 
 from stream import app, database
-from stream.cli.common import config_options, project_of, say
+from stream.cli.common import process_options, project_of, say
+from stream.cli.monitored import monitored
 from stream.cli.signals import Stopper
 from stream.config import Config
 from stream.discovery import discover, select
@@ -17,8 +18,6 @@ from stream.groups import ConsumerGroup
 from stream.kafka.admin import check_reachable
 from stream.processor import STOP_S, Processor
 from stream.project import Project
-
-COUNTED = {"failed": "tries that failed", "unrun": "put back"}  # the others are records
 
 
 @click.command(
@@ -36,7 +35,7 @@ COUNTED = {"failed": "tries that failed", "unrun": "put back"}  # the others are
     is_flag=True,
     help="End once all that is in the topics now is applied; exit 6 if keys are left that fail.",
 )
-@config_options
+@process_options
 def consume(config: Config, names: tuple[str, ...], exit_at_end: bool) -> None:
     """Run consumer groups in this process; more processes of a group share its partitions.
 
@@ -66,14 +65,13 @@ def run(
     processors = [Processor(group, project, config, exit_at_end=exit_at_end) for group in groups]
     fleet = Fleet(processors)
     stopper.stop = fleet.stop
-    say(f"consuming: {', '.join(group.name for group in groups)}; Ctrl-C stops")
     try:
-        in_time = fleet.run()
+        with monitored(config, groups=processors):
+            say(f"consuming: {', '.join(group.name for group in groups)}; Ctrl-C stops")
+            in_time = fleet.run()
     finally:
         for processor in processors:
-            done = ", ".join(
-                f"{count} {COUNTED.get(kind, kind)}" for kind, count in sorted(processor.counts.items())
-            )
+            done = ", ".join(f"{count} {kind}" for kind, count in sorted(processor.counts.items()))
             say(f"{processor.group.name}: {done or 'nothing'}")
     if not in_time:
         say("not all came to its end in time; it will be done again at the next start")

@@ -100,4 +100,6 @@ def _stop_at_once(data: Path) -> None:
 
 def _environment(config: Config) -> dict[str, str]:
     addresses = {"KAFKA_BOOTSTRAP_SERVERS": config.bootstrap_servers, "DATABASE_URL": config.database_url}
-    return {**os.environ, **addresses}
+    # Each child has a port of its own, and says which.
+    ports = {} if config.metrics is None else {"STREAM_METRICS_PORT": "0"}
+    return {**os.environ, **addresses, **ports}

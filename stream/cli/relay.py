@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from stream import database
-from stream.cli.common import config_options, project_of, say
+from stream.cli.common import process_options, project_of, say
+from stream.cli.monitored import monitored
 from stream.cli.signals import Stopper
 from stream.config import Config
 from stream.errors import PartlyDone
@@ -17,7 +18,7 @@ from stream.relay import DRAIN_S, Relay
 @click.option(
     "--once", is_flag=True, help="Publish what is there and due, then end; exit 6 if something cannot be."
 )
-@config_options
+@process_options
 def relay(config: Config, once: bool) -> None:
     """Publish outbox rows to their topics, in order per key.
 
@@ -34,8 +35,9 @@ def relay(config: Config, once: bool) -> None:
     if once:
         run_out(this)
     else:
-        say("relaying; Ctrl-C stops")
-        this.run()
+        with monitored(config, relay=this):
+            say("relaying; Ctrl-C stops")
+            this.run()
 
 
 def run_out(relay: Relay) -> None:

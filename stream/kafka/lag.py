@@ -15,6 +15,16 @@ from stream.kafka.reader import committed
 from stream.kafka.settings import client_settings
 from stream.offsets import Partition
 
+# What is said of one partition, by a broker that answers.
+_LEADERLESS = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
 PATIENCE_S = 4.0  # for the records whose ages are asked for, of all groups together
 
 
@@ -38,18 +48,7 @@ def lags(config: Config, groups: Mapping[str, Collection[str]]) -> dict[str, dic
     Raises Unreachable where no broker answers.
     """
     client = admin(config)
-    consumer = Consumer(
-        client_settings(config, "stream-lag")
-        | {
-            "group.id": config.prefix + "stream-lag",  # asked for, and never used
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # retention may take the record meanwhile
-            "queued.min.messages": 1,
-            "fetch.wait.max.ms": 50,
-            "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
-        }
-    )
+    consumer = _looking(config)
     deadline = time.monotonic() + PATIENCE_S
     try:
         # The committed offsets first: the ends, read after them, are never below.
@@ -75,6 +74,36 @@ def lags(config: Config, groups: Mapping[str, Collection[str]]) -> dict[str, dic
         consumer.close()
 
 
+def lags_behind(config: Config, offsets: Mapping[Partition, int]) -> dict[Partition, PartitionLag]:
+    """How far each of these offsets is behind its partition's end, as `lags` has it; the group is not asked.
+
+    Without the partitions that nobody leads now. Raises Unreachable where no broker answers.
+    """
+    consumer = _looking(config)
+    try:
+        found, nexts = {}, {}
+        for partition, offset in offsets.items():
+            asked = TopicPartition(config.prefix + partition[0], partition[1])
+            try:
+                low, end = consumer.get_watermark_offsets(asked, timeout=REACH_TIMEOUT_S, cached=False)
+            except KafkaException as error:
+                if error.args[0].code() in _LEADERLESS:
+                    continue
+                raise
+            found[partition] = behind(partition, offsets, low, end)
+            if found[partition].lag:
+                nexts[partition] = max(offset, low)
+        ages = _ages(config, consumer, nexts, time.monotonic() + PATIENCE_S)
+        return {
+            partition: replace(one, lag_seconds=0.0 if one.lag == 0 else ages.get(partition))
+            for partition, one in found.items()
+        }
+    except KafkaException as error:
+        raise unreachable(config, error) from None
+    finally:
+        consumer.close()
+
+
 def behind(partition: Partition, offsets: Mapping[Partition, int], low: int, end: int) -> PartitionLag:
     """A partition's lag without its age, by the group's committed offsets. Pure.
 
@@ -85,6 +114,22 @@ def behind(partition: Partition, offsets: Mapping[Partition, int], low: int, end
     if offset is None and not any(topic == partition[0] for topic, _ in offsets):
         return PartitionLag(None, end)
     return PartitionLag(offset, end, max(0, end - max(offset or 0, low)))
+
+
+def _looking(config: Config) -> Consumer:
+    """A client that belongs to no group, and fetches little."""
+    return Consumer(
+        client_settings(config, "stream-lag")
+        | {
+            "group.id": config.prefix + "stream-lag",  # asked for, and never used
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",  # retention may take the record meanwhile
+            "queued.min.messages": 1,
+            "fetch.wait.max.ms": 50,
+            "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
+        }
+    )
 
 
 def _bounds(

@@ -97,3 +97,17 @@ def test_a_failure_is_logged_with_the_time_to_its_next_try(report) -> None:
     logged = json.loads(report("json"))
     assert (logged["event"], logged["kind"]) == ("event.failed", "failure")
     assert logged["again_in_seconds"] > 0
+
+
+def test_text_from_others_does_not_steer_the_terminal(tmp_path: Path, database_url: str, capsys: Any) -> None:
+    def fail(event: Event, ctx: Context) -> None:
+        raise ValueError("\x1b[2Jgone\x9b1m\u202e")
+
+    project = make_project(tmp_path)
+    worker = RetryingWorker(project, database_url, fail)
+    logs.configure(format="text")
+    assert worker.kinds(record(project, "k\x1b]0;title\x07", 1)) == ["parked"]
+    worker.execution.close()
+    logged = capsys.readouterr().err
+    assert "\\x1b[2Jgone\\x9b1m\\u202e" in logged
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(logged)

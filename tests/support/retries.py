@@ -70,7 +70,7 @@ class RetryingWorker:
         run = Run(list(records), retry=True, **options)
         kinds = {outcome.kind for outcome in self.execution.run(run)}
         assert kinds <= {"woken", "unrun"}
-        return [outcome.kind for outcome in run.woken]
+        return [outcome.kind for _, outcome in run.woken]
 
     def wake_all(self, *records: Record) -> None:
         """As `wake`, each again for as long as somebody else holds its key."""

@@ -128,3 +128,30 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, content: str, says: str
 def test_another_scheme_than_postgresql_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="mysql"):
         Config.load(tmp_path, environ={**ENVIRON, "DATABASE_URL": "mysql://me:geheim@h/d"})
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("8000", ("127.0.0.1", 8000)),
+        ("0", ("127.0.0.1", 0)),
+        ("0.0.0.0:8000", ("0.0.0.0", 8000)),
+        ("[::]:8000", ("::", 8000)),
+        (":8000", ("127.0.0.1", 8000)),
+    ],
+)
+def test_the_metrics_port_is_on_loopback_unless_a_host_is_given(
+    tmp_path: Path, given: str, address: tuple[str, int]
+) -> None:
+    assert Config.load(tmp_path, environ=ENVIRON).metrics is None
+    assert Config.load(tmp_path, metrics_port=given, environ=ENVIRON).metrics == address
+    assert Config.load(tmp_path, environ={**ENVIRON, "STREAM_METRICS_PORT": given}).metrics == address
+    (tmp_path / "stream.toml").write_text(f'metrics_port = "{given}"\n')
+    assert Config.load(tmp_path, environ=ENVIRON).metrics == address
+    assert Config.load(tmp_path, metrics_port="1", environ=ENVIRON).metrics == ("127.0.0.1", 1)
+
+
+@pytest.mark.parametrize("given", ["http", "8000:", "65536", "-1", "1.5", "\u0663", "host:"])
+def test_a_metrics_port_that_is_none_is_refused(tmp_path: Path, given: str) -> None:
+    with pytest.raises(UsageError, match="metrics port: expected PORT or HOST:PORT, got"):
+        Config.load(tmp_path, metrics_port=given, environ=ENVIRON)
