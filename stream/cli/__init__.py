@@ -25,6 +25,7 @@ COMMANDS = {
     "parked": ("stream.cli.parked", "parked_keys"),
     "dlq": ("stream.cli.dlq", "dlq"),
     "order": ("stream.cli.order", "order"),
+    "ledger": ("stream.cli.ledger", "ledger"),
     "schema": ("stream.cli.schema", "schema"),
 }
 
