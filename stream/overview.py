@@ -139,6 +139,13 @@ def known_groups(connection: Connection, project: Project) -> Known:
         declared = discover(project)
     except (ProjectImportError, GroupError) as error:
         notes = [f"groups that never ran are not shown: {error.message.splitlines()[0]}"]
+    return known_of(connection, declared, notes)
+
+
+def known_of(
+    connection: Connection, declared: Mapping[str, ConsumerGroup], notes: Sequence[str] = ()
+) -> Known:
+    """These groups of a project, and what the database knows."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(query("groups"), {"group": None}).fetchall()
     return Known(declared, {row["group"]: row for row in rows}, notes)
@@ -148,6 +155,11 @@ def summaries(config: Config, known: Known) -> tuple[list[GroupSummary], Unreach
     """All groups. Where the broker does not answer, without lag, and with what it said."""
     found, problem = _lags(config, known, known.names)
     return [_summary(known, name, found.get(name, {})) for name in known.names], problem
+
+
+def standing(known: Known) -> list[GroupSummary]:
+    """All groups without asking the broker: without lag."""
+    return [_summary(known, name, {}) for name in known.names]
 
 
 def details(

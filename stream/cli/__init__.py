@@ -25,6 +25,7 @@ COMMANDS = {
     "parked": ("stream.cli.parked", "parked_keys"),
     "dlq": ("stream.cli.dlq", "dlq"),
     "order": ("stream.cli.order", "order"),
+    "doctor": ("stream.cli.doctor", "doctor"),
     "ledger": ("stream.cli.ledger", "ledger"),
     "schema": ("stream.cli.schema", "schema"),
 }
@@ -92,6 +93,7 @@ def main(log_level: str, log_format: str | None) -> None:
     stream migrate                       tables and topics
     stream relay                         outbox rows to topics
     stream consume --group invoicing     run a consumer group
+    stream doctor                        what is wrong, and what to type next
     stream groups list                   how the groups stand
     stream order show 536365             what happened to an order
     stream dlq list                      what failed for good, by what failed alike

@@ -205,11 +205,12 @@ class _TopicLookup:
             return TopicState(DEFAULT_MAX_MESSAGE_BYTES)  # who may not read settings may still write records
         limit = int(configs["max.message.bytes"].value or DEFAULT_MAX_MESSAGE_BYTES)
         return TopicState(
-            limit, shortage=_shortage(description, int(configs["min.insync.replicas"].value or 1))
+            limit, shortage=shortage_of(description, int(configs["min.insync.replicas"].value or 1))
         )
 
 
-def _shortage(topic: TopicDescription, min_insync: int) -> str | None:
+def shortage_of(topic: TopicDescription, min_insync: int) -> str | None:
+    """Why nothing can be written to the topic now."""
     for partition in topic.partitions:
         if partition.leader is None or partition.leader.id < 0:
             return f"partition {partition.id} has no leader"
