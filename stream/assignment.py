@@ -153,7 +153,8 @@ class Assignment:
             topic, number = partition
             if isinstance(decision, Stop):
                 raise Refused(
-                    f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}"
+                    f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}",
+                    hint=f"stream groups describe {self._group.name}",
                 )
             if decision.note is not None:
                 log.warning(
@@ -204,7 +205,7 @@ class Assignment:
             try:
                 return ask()
             except (KafkaException, Unreachable, psycopg.OperationalError) as error:
-                log.warning("group.waiting", group=self._group.name, error=str(error))
+                log.warning("group.waiting", group=self._group.name, error=str(error), hint="stream doctor")
             if self._stopping.wait(pause):
                 raise Stopping
             pause = min(pause * 2, PAUSE_MOST_S)

@@ -12,7 +12,7 @@ from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles, fail
 from stream.kafka.admin import topic_config
 from stream.kafka.survey import Survey
 from stream.views import clock
-from stream.vitals import Server, Standing
+from stream.vitals import Server, Tables
 
 CLOCKS_MAY_DIFFER_S = 2.0  # times that people compare stop agreeing
 CLOCKS_MUST_NOT_DIFFER_S = 60.0
@@ -93,9 +93,9 @@ def settings(declared: Declared, survey: Survey, prefix: str) -> Findings:
     return found or [success("as in topics.toml")]
 
 
-def identity(standing: Standing, survey: Survey) -> Findings:
+def identity(tables: Tables, survey: Survey) -> Findings:
     found = []
-    for group, met in standing.met.items():
+    for group, met in tables.met.items():
         for name, id in met.items():
             if name in survey.topics and survey.topics[name].id != id:
                 text = (
@@ -106,16 +106,16 @@ def identity(standing: Standing, survey: Survey) -> Findings:
     return found or [success("the groups' topics are those that they have read")]
 
 
-def retention(standing: Standing, survey: Survey) -> Findings:
+def retention(tables: Tables, survey: Survey) -> Findings:
     """Does every group's ledger remember all that its topics can bring back?"""
     if survey.oldest is None:
         return [warning("the first records of some topics did not come in time", "stream doctor")]
     found = []
-    for group, horizon in standing.horizons.items():
+    for group, horizon in tables.horizons.items():
         first = {
             partition: time
             for partition, time in survey.oldest.items()
-            if partition[0] in standing.met[group] and time is not None and time < horizon
+            if partition[0] in tables.met[group] and time is not None and time < horizon
         }
         if first:
             (name, number), time = min(first.items(), key=lambda item: item[1])
@@ -157,8 +157,8 @@ def permissions(survey: Survey) -> Findings:
     ] or [success("the broker lets this client do what it has to")]
 
 
-def outbox(standing: Standing) -> Findings:
-    state = standing.outbox
+def outbox(tables: Tables) -> Findings:
+    state = tables.outbox
     found = [
         failure(
             f"topic {sick.topic} cannot be written since {clock(sick.since)}: {sick.reason}",
@@ -176,18 +176,18 @@ def outbox(standing: Standing) -> Findings:
     ]
 
 
-def members(declared: Declared, standing: Standing) -> Findings:
+def members(declared: Declared, tables: Tables) -> Findings:
     found = [
         warning(f"group {one.group} has no members", _of("stream consume --group", one.group))
-        for one in standing.groups
+        for one in tables.groups
         if not one.members and one.group in declared.groups
     ]
     return found or [success("every group has some")]
 
 
-def holds(standing: Standing) -> Findings:
+def holds(tables: Tables) -> Findings:
     found = []
-    for one in standing.groups:
+    for one in tables.groups:
         for held in one.holds:
             say = failure if held.by == "halted" else warning
             found.append(
@@ -198,26 +198,26 @@ def holds(standing: Standing) -> Findings:
     return found or [success("no group is held")]
 
 
-def parked(standing: Standing) -> Findings:
-    waiting = sum(one.parked for one in standing.groups)
+def parked(tables: Tables) -> Findings:
+    waiting = sum(one.parked for one in tables.groups)
     found = [
         warning(
             f"group {one.group}: {_plural(one.held, 'key')} held, waiting for you",
             _of("stream parked list --group", one.group),
         )
-        for one in standing.groups
+        for one in tables.groups
         if one.held
     ]
     return found or [success(f"{_plural(waiting, 'key')} waiting for a next try, none for you")]
 
 
-def letters(standing: Standing) -> Findings:
+def letters(tables: Tables) -> Findings:
     return [
         warning(
             f"group {one.group}: {_plural(one.dead, 'open letter')}",
             _of("stream dlq list --group", one.group),
         )
-        for one in standing.groups
+        for one in tables.groups
         if one.dead
     ] or [success("no letter is open")]
 
@@ -257,16 +257,16 @@ CHECKS = (
     Check("topics", ("declared", "broker"), topics),
     Check("partitions", ("declared", "broker"), partitions),
     Check("settings", ("declared", "broker", "prefix"), settings),
-    Check("identity", ("standing", "broker"), identity),
-    Check("retention", ("standing", "broker"), retention),
+    Check("identity", ("tables", "broker"), identity),
+    Check("retention", ("tables", "broker"), retention),
     Check("clocks", ("server", "broker"), clocks),
     Check("rights", ("server",), rights),
     Check("permissions", ("broker",), permissions),
-    Check("outbox", ("standing",), outbox),
-    Check("members", ("declared", "standing"), members),
-    Check("holds", ("standing",), holds),
-    Check("parked", ("standing",), parked),
-    Check("letters", ("standing",), letters),
+    Check("outbox", ("tables",), outbox),
+    Check("members", ("declared", "tables"), members),
+    Check("holds", ("tables",), holds),
+    Check("parked", ("tables",), parked),
+    Check("letters", ("tables",), letters),
     Check("locks", ("declared", "server"), locks),
 )
 

@@ -25,7 +25,7 @@ from stream.groups import ConsumerGroup
 from stream.kafka.survey import survey
 from stream.project import Project
 from stream.schemas import checking
-from stream.vitals import Server, Standing
+from stream.vitals import Server, Tables
 
 T = TypeVar("T")
 
@@ -40,12 +40,12 @@ def examine(config: Config, project: Project) -> list[Finding]:
     groups = {} if isinstance(declared, Problem) else dict(declared.groups)
     topics = () if isinstance(declared, Problem) else tuple(declared.topics)
     deadline = time.monotonic() + PATIENCE_S
-    broker = _begin(lambda: survey(config, topics, tuple(groups)))
-    tables = _begin(lambda: _database(config, project, groups, declared))
-    found = _wait(tables, deadline, "database", f"PostgreSQL at {shown_address(config.database_url)}")
-    server, migration, standing = (found, found, found) if isinstance(found, Problem) else found
-    cluster = _wait(broker, deadline, "broker", f"Kafka at {config.bootstrap_servers}")
-    return checks.run(Facts(schemas, declared, cluster, server, migration, standing, config.prefix))
+    asked_broker = _begin(lambda: survey(config, topics, tuple(groups)))
+    asked_database = _begin(lambda: _database(config, project, groups, declared))
+    found = _wait(asked_database, deadline, "database", f"PostgreSQL at {shown_address(config.database_url)}")
+    server, migration, tables = (found, found, found) if isinstance(found, Problem) else found
+    cluster = _wait(asked_broker, deadline, "broker", f"Kafka at {config.bootstrap_servers}")
+    return checks.run(Facts(schemas, declared, cluster, server, migration, tables, config.prefix))
 
 
 def _schema_files(project: Project) -> SchemaFiles | Problem:
@@ -67,7 +67,7 @@ def _declared(project: Project) -> Declared | Problem:
 
 def _database(
     config: Config, project: Project, groups: Mapping[str, ConsumerGroup], declared: Declared | Problem
-) -> tuple[Server, Migration | Problem, Standing | Problem]:
+) -> tuple[Server, Migration | Problem, Tables | Problem]:
     with database.connect(
         config.database_url,
         application_name="stream-doctor",
@@ -80,7 +80,7 @@ def _database(
             migration: Migration | Problem = Migration()
             if not isinstance(declared, Problem):
                 migration = app.unmigrated(connection, project, dict(groups))
-            return server, migration, vitals.standing(connection, groups)
+            return server, migration, vitals.tables(connection, groups)
         except CheckFailed as error:
             problem = _problem("migrations", error, "stream migrate")
         except pg.InsufficientPrivilege:

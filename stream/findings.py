@@ -10,7 +10,7 @@ from stream.app import Migration
 from stream.groups import ConsumerGroup
 from stream.kafka.survey import Survey
 from stream.topics import Topic
-from stream.vitals import Server, Standing
+from stream.vitals import Server, Tables
 
 Status = Literal["success", "warning", "failure", "halted"]
 
@@ -60,7 +60,7 @@ class Facts:
     broker: Survey | Problem
     server: Server | Problem
     migration: Migration | Problem
-    standing: Standing | Problem
+    tables: Tables | Problem
     prefix: str = ""
 
 

@@ -33,7 +33,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Tables:
     """What the tables say. `horizons`: how far back a group's ledger remembers, where it was pruned. `met`: the topics
     that groups have read, with their ids."""
 
@@ -55,7 +55,7 @@ def server(connection: Connection) -> Server:
     return Server(**row, lacking=lacking, ahead_s=ahead_s, exact_s=(answered - asked) / 2)
 
 
-def standing(connection: Connection, declared: Mapping[str, ConsumerGroup]) -> Standing:
+def tables(connection: Connection, declared: Mapping[str, ConsumerGroup]) -> Tables:
     """The tables must be there, and be readable."""
     horizons, met = {}, {}
     for group, pruned_before, topic_ids in connection.execute(query("horizons")):
@@ -63,4 +63,4 @@ def standing(connection: Connection, declared: Mapping[str, ConsumerGroup]) -> S
         if pruned_before is not None:
             horizons[group] = pruned_before
     groups = overview.standing(overview.known_of(connection, declared))
-    return Standing(groups, views.outbox_status(connection), horizons, met)
+    return Tables(groups, views.outbox_status(connection), horizons, met)

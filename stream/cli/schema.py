@@ -81,10 +81,10 @@ def check(locked: bool, project_dir: Path) -> None:
         raise CheckFailed(error.message, hint=error.hint) from error
     if locked:
         problems += [
-            f"{schema.path}: has no line in {lock.FILE}; run: stream schema check" for schema in added
+            f"{schema.path}: has no line in {lock.FILE}; stream schema check adds it" for schema in added
         ]
     if problems:
-        raise CheckFailed("\n".join(problems))
+        raise CheckFailed("\n".join(problems), hint="stream schema check   (once it is mended)")
     if added:
         lock.add(lock_path, added)
         say(f"locked in {lock_path} (commit it): {', '.join(schema.path.name for schema in added)}")

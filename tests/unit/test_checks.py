@@ -13,13 +13,13 @@ from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles
 from stream.kafka.survey import Survey, SurveyedTopic
 from stream.topics import Topic
 from stream.views import OutboxStatus
-from stream.vitals import Server, Standing
+from stream.vitals import Server, Tables
 
 SERVER = Server("18.6", "shop", "app", [], 0.0, 0.001, 64, 6400, 10)
 SURVEY = Survey("id", 1, {"things": SurveyedTopic(4, "id", {}, None)}, oldest={}, newest_age_s=1.0)
 DECLARED = Declared({"things": Topic("things", ("Happened",), 4)}, {})
-STANDING = Standing([], OutboxStatus(0, None, 0, 0, [], []), {}, {})
-FACTS = Facts(SchemaFiles(1, [], []), DECLARED, SURVEY, SERVER, Migration(), STANDING)
+TABLES = Tables([], OutboxStatus(0, None, 0, 0, [], []), {}, {})
+FACTS = Facts(SchemaFiles(1, [], []), DECLARED, SURVEY, SERVER, Migration(), TABLES)
 AWAY = Problem("broker", "Kafka does not answer", "stream stack status")
 
 
