@@ -174,6 +174,7 @@ CASES = [
     Case("relay --once", 5, EMPTY),
     Case("stack status", 3),
     Case("stack env", 3),
+    Case("--nothing", 2),
     Case("nothing", 2),
     Case("dlq nothing", 2),
     Case("dlq list --nothing", 2),

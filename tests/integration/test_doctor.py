@@ -30,7 +30,7 @@ from stream.kafka import admin
 from stream.project import Project
 from stream.relay import Relay
 from stream.stack import ports
-from tests.support.cli import stream
+from tests.support.cli import hints, stream
 from tests.support.groups import Member, publish
 from tests.support.letters import halt, rows
 from tests.support.small import make_project
@@ -195,6 +195,11 @@ def test_a_role_that_may_not_do_what_it_has_to(small: Config, conn: psycopg.Conn
             for check in ("migrations", "identity", "retention", "holds", "parked", "letters")
         }
         assert "DELETE on stream.assignment" in message(limited, "rights", code=5)
+        refused = stream(limited, "outbox", "status")
+        assert refused.exit_code == 1
+        assert "PostgreSQL refused a statement: permission denied" in refused.stderr
+        assert hints(refused) == ["stream doctor"]
+
         assert fix is not None
         _, _, statements = shlex.split(fix.removesuffix("   (as the owner)"))
         conn.execute(statements.encode())
