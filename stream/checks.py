@@ -9,10 +9,10 @@ from typing import Any
 
 from stream.app import Migration
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles, failure, success, warning
+from stream.inspection import Server, Tables
 from stream.kafka.admin import topic_config
 from stream.kafka.survey import Survey
 from stream.views import clock
-from stream.vitals import Server, Tables
 
 CLOCKS_MAY_DIFFER_S = 2.0  # times that people compare stop agreeing
 CLOCKS_MUST_NOT_DIFFER_S = 60.0

@@ -8,9 +8,9 @@ from typing import Literal
 
 from stream.app import Migration
 from stream.groups import ConsumerGroup
+from stream.inspection import Server, Tables
 from stream.kafka.survey import Survey
 from stream.topics import Topic
-from stream.vitals import Server, Tables
 
 Status = Literal["success", "warning", "failure", "halted"]
 

@@ -157,11 +157,6 @@ def summaries(config: Config, known: Known) -> tuple[list[GroupSummary], Unreach
     return [_summary(known, name, found.get(name, {})) for name in known.names], problem
 
 
-def standing(known: Known) -> list[GroupSummary]:
-    """All groups without asking the broker: without lag."""
-    return [_summary(known, name, {}) for name in known.names]
-
-
 def details(
     config: Config, connection: Connection, known: Known, name: str
 ) -> tuple[GroupDetails, Unreachable | None]:

@@ -10,10 +10,10 @@ from stream import ConsumerGroup, checks
 from stream.app import Migration
 from stream.checks import CHECKS, clocks, locks, settings
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles
+from stream.inspection import Server, Tables
 from stream.kafka.survey import Survey, SurveyedTopic
 from stream.topics import Topic
 from stream.views import OutboxStatus
-from stream.vitals import Server, Tables
 
 SERVER = Server("18.6", "shop", "app", [], 0.0, 0.001, 64, 6400, 10)
 SURVEY = Survey("id", 1, {"things": SurveyedTopic(4, "id", {}, None)}, oldest={}, newest_age_s=1.0)

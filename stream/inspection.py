@@ -1,4 +1,4 @@
-"""Vitals: what the doctor asks of the database. Changes nothing."""
+"""Inspection: what the doctor asks of the database. Changes nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from psycopg.rows import dict_row
 
 from stream import overview, views
 from stream.database import Connection, query
 from stream.groups import ConsumerGroup
-from stream.overview import GroupSummary
+from stream.holds import Held, holds_of
 from stream.views import OutboxStatus
 
 
@@ -33,11 +34,24 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class InspectedGroup:
+    """A group without what only the broker knows: processes that are there, keys that wait for their next try or for a
+    person, open letters, and what holds it."""
+
+    group: str
+    members: int = 0
+    parked: int = 0
+    held: int = 0
+    dead: int = 0
+    holds: Sequence[Held] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Tables:
     """What the tables say. `horizons`: how far back a group's ledger remembers, where it was pruned. `met`: the topics
     that groups have read, with their ids."""
 
-    groups: Sequence[GroupSummary]
+    groups: Sequence[InspectedGroup]
     outbox: OutboxStatus
     horizons: Mapping[str, datetime]
     met: Mapping[str, Mapping[str, str]]
@@ -62,5 +76,12 @@ def tables(connection: Connection, declared: Mapping[str, ConsumerGroup]) -> Tab
         met[group] = topic_ids
         if pruned_before is not None:
             horizons[group] = pruned_before
-    groups = overview.standing(overview.known_of(connection, declared))
+    known = overview.known_of(connection, declared)
+    groups = [_state(name, known.rows.get(name)) for name in known.names]
     return Tables(groups, views.outbox_status(connection), horizons, met)
+
+
+def _state(group: str, row: dict[str, Any] | None) -> InspectedGroup:
+    if row is None:
+        return InspectedGroup(group)
+    return InspectedGroup(group, row["members"], row["parked"], row["held"], row["dead"], holds_of(row))
