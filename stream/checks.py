@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream.app import Migration
+from stream.checkup import Server, Tables
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles, failure, success, warning
-from stream.inspection import Server, Tables
 from stream.kafka.admin import topic_config
 from stream.kafka.survey import Survey
 from stream.views import clock

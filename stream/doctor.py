@@ -15,14 +15,14 @@ from typing import TypeVar
 import psycopg
 from psycopg import errors as pg
 
-from stream import app, checks, database, inspection
+from stream import app, checks, checkup, database
 from stream.app import Migration
+from stream.checkup import Server, Tables
 from stream.config import Config, shown_address
 from stream.discovery import discover
 from stream.errors import CheckFailed, StreamError
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles
 from stream.groups import ConsumerGroup
-from stream.inspection import Server, Tables
 from stream.kafka.survey import survey
 from stream.project import Project
 from stream.schemas import checking
@@ -74,13 +74,13 @@ def _database(
         autocommit=True,
         settings={"statement_timeout": STATEMENT_TIMEOUT, "default_transaction_read_only": "on"},
     ) as connection:
-        server = inspection.server(connection)
+        server = checkup.server(connection)
         try:
             database.require_migrated(connection)
             migration: Migration | Problem = Migration()
             if not isinstance(declared, Problem):
                 migration = app.unmigrated(connection, project, dict(groups))
-            return server, migration, inspection.tables(connection, groups)
+            return server, migration, checkup.tables(connection, groups)
         except CheckFailed as error:
             problem = _problem("migrations", error, "stream migrate")
         except pg.InsufficientPrivilege:

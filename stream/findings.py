@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stream.app import Migration
+from stream.checkup import Server, Tables
 from stream.groups import ConsumerGroup
-from stream.inspection import Server, Tables
 from stream.kafka.survey import Survey
 from stream.topics import Topic
 

@@ -9,8 +9,8 @@ import pytest
 from stream import ConsumerGroup, checks
 from stream.app import Migration
 from stream.checks import CHECKS, clocks, locks, settings
+from stream.checkup import Server, Tables
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles
-from stream.inspection import Server, Tables
 from stream.kafka.survey import Survey, SurveyedTopic
 from stream.topics import Topic
 from stream.views import OutboxStatus

@@ -1,4 +1,4 @@
-"""Inspection: what the doctor asks of the database. Changes nothing."""
+"""Checkup: what the doctor asks of the database. Changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class InspectedGroup:
+class CheckedGroup:
     """A group without what only the broker knows: processes that are there, keys that wait for their next try or for a
     person, open letters, and what holds it."""
 
@@ -51,7 +51,7 @@ class Tables:
     """What the tables say. `horizons`: how far back a group's ledger remembers, where it was pruned. `met`: the topics
     that groups have read, with their ids."""
 
-    groups: Sequence[InspectedGroup]
+    groups: Sequence[CheckedGroup]
     outbox: OutboxStatus
     horizons: Mapping[str, datetime]
     met: Mapping[str, Mapping[str, str]]
@@ -81,7 +81,7 @@ def tables(connection: Connection, declared: Mapping[str, ConsumerGroup]) -> Tab
     return Tables(groups, views.outbox_status(connection), horizons, met)
 
 
-def _state(group: str, row: dict[str, Any] | None) -> InspectedGroup:
+def _state(group: str, row: dict[str, Any] | None) -> CheckedGroup:
     if row is None:
-        return InspectedGroup(group)
-    return InspectedGroup(group, row["members"], row["parked"], row["held"], row["dead"], holds_of(row))
+        return CheckedGroup(group)
+    return CheckedGroup(group, row["members"], row["parked"], row["held"], row["dead"], holds_of(row))
