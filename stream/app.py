@@ -66,14 +66,19 @@ def check(config: Config, project: Project) -> None:
     """Raise CheckFailed naming what `stream migrate` would change, and what `discover` raises."""
     groups = discover(project)
     with database.connect(config.database_url, application_name="stream-migrate") as connection:
-        wanted = Migration(
-            migrations=[f"{number:04d}_{name}" for number, name, _ in database.pending(connection)],
-            event_types=_changed_event_types(connection, project),
-            group_tables=[name for name, _ in _changed_group_tables(connection, project, groups)],
-            topics=[topic.name for topic in _missing_topics(config, project, groups)],
-        )
+        wanted = unmigrated(connection, project, groups)
+    wanted.topics = [topic.name for topic in _missing_topics(config, project, groups)]
     if not wanted.empty:
         raise CheckFailed("not migrated: " + "; ".join(wanted.lines()), hint="stream migrate")
+
+
+def unmigrated(connection: Connection, project: Project, groups: dict[str, ConsumerGroup]) -> Migration:
+    """What `migrate` would change in the database."""
+    return Migration(
+        migrations=[f"{number:04d}_{name}" for number, name, _ in database.pending(connection)],
+        event_types=_changed_event_types(connection, project),
+        group_tables=[name for name, _ in _changed_group_tables(connection, project, groups)],
+    )
 
 
 def require_group_tables(connection: Connection, project: Project, groups: dict[str, ConsumerGroup]) -> None:
@@ -152,11 +157,15 @@ def _write_event_types(connection: Connection, project: Project) -> None:
     connection.execute(query("write_event_types"), columns)
 
 
-def _missing_topics(config: Config, project: Project, groups: dict[str, ConsumerGroup]) -> list[Topic]:
+def declared_topics(project: Project, groups: dict[str, ConsumerGroup]) -> list[Topic]:
     """The catalog's, and for each group the topics of its retries and dead letters."""
     known = project.topics.topics
     wanted = list(known.values())
     for group in groups.values():
         wanted += failing_topics(group.name, [known[topic] for topic in group.topics if topic in known])
+    return wanted
+
+
+def _missing_topics(config: Config, project: Project, groups: dict[str, ConsumerGroup]) -> list[Topic]:
     have = admin.partition_counts(config)
-    return [topic for topic in wanted if topic.name not in have]
+    return [topic for topic in declared_topics(project, groups) if topic.name not in have]

@@ -160,7 +160,8 @@ class Assignment:
             topic, number = partition
             if isinstance(decision, Stop):
                 raise Refused(
-                    f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}"
+                    f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}",
+                    hint=f"stream groups describe {self._group.name}",
                 )
             if decision.note is not None:
                 log.warning(
@@ -211,7 +212,7 @@ class Assignment:
             try:
                 return ask()
             except (KafkaException, Unreachable, psycopg.OperationalError) as error:
-                log.warning("group.waiting", group=self._group.name, error=str(error))
+                log.warning("group.waiting", group=self._group.name, error=str(error), hint="stream doctor")
             self.waited_at = time.monotonic()
             if self._stopping.wait(pause):
                 raise Stopping

@@ -149,7 +149,8 @@ class Execution:
                 if self._stopping.is_set() and isinstance(error.__cause__ or error, NotNow):
                     return  # no turn is taken any more
                 in_handlers = in_handlers + 1 if isinstance(error, Infrastructure) and error.handling else 0
-                log.warning("database.waiting", group=self._group.name, error=str(error.__cause__ or error))
+                reason = str(error.__cause__ or error)
+                log.warning("database.waiting", group=self._group.name, error=reason, hint="stream doctor")
                 if self._stopping.wait(random.uniform(pause / 2, pause)) or give_up():
                     return
                 pause = min(pause * 2, PAUSE_MOST_S)

@@ -68,7 +68,10 @@ class Fleet:
             except queue.Empty:
                 continue
             if isinstance(error, MemoryError):
-                return OutOfMemory(f"group {processor.group.name!r}: out of memory; start it again")
+                return OutOfMemory(
+                    f"group {processor.group.name!r}: out of memory",
+                    hint=f"stream consume --group {processor.group.name}",
+                )
             return error
         return None
 

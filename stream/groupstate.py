@@ -48,7 +48,8 @@ def require_known(connection: Connection, project: Project, group: str | None) -
     except StreamError as error:
         unread = f" (those of consumers/ could not be read: {error.message.splitlines()[0]})"
     if group not in known:
-        raise GroupError(f"unknown group {group!r}; known are {', '.join(sorted(known)) or 'none'}{unread}")
+        names = ", ".join(sorted(known)) or "none"
+        raise GroupError(f"unknown group {group!r}; known are {names}{unread}", hint="stream groups list")
 
 
 class GroupState:

@@ -139,6 +139,13 @@ def known_groups(connection: Connection, project: Project) -> Known:
         declared = discover(project)
     except (ProjectImportError, GroupError) as error:
         notes = [f"groups that never ran are not shown: {error.message.splitlines()[0]}"]
+    return known_of(connection, declared, notes)
+
+
+def known_of(
+    connection: Connection, declared: Mapping[str, ConsumerGroup], notes: Sequence[str] = ()
+) -> Known:
+    """These groups of a project, and what the database knows."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(query("groups"), {"group": None}).fetchall()
     return Known(declared, {row["group"]: row for row in rows}, notes)

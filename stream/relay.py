@@ -267,7 +267,8 @@ class Relay:
             return done
         except (psycopg.Error, Unreachable) as error:
             reason = str(error).strip()
-            log.warning("relay.database_lost", reason=reason, again_in_s=round(self._reconnect_s, 1))
+            again_in_s = round(self._reconnect_s, 1)
+            log.warning("relay.database_lost", reason=reason, again_in_s=again_in_s, hint="stream doctor")
             self._forget()
             self._pause(self._reconnect_s * random.uniform(0.5, 1.0))
             self._reconnect_s = min(self._reconnect_s * 2, LONGEST_RECONNECT_S)

@@ -70,9 +70,7 @@ class TopicCatalog:
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise SchemaError(
-                str(path), "no such file", hint="stream init DIR  makes a new project"
-            ) from None
+            raise SchemaError(str(path), "no such file", hint="stream init DIR   (makes one)") from None
         except OSError as error:
             raise SchemaError(str(path), f"cannot be read: {error.strerror}") from error
         except ValueError as error:

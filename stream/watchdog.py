@@ -90,6 +90,7 @@ class Watchdog:
                 meaning="the process ends, to be started again; the event is tried alone then"
                 if over
                 else None,
+                hint=f"stream groups describe {self._group}",
             )
         if over:
             sys.stderr.flush()

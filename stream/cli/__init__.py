@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from stream.errors import StreamError
-
 # command -> (module, attribute)
 COMMANDS = {
     "init": ("stream.cli.init", "init"),
@@ -27,8 +25,12 @@ COMMANDS = {
     "dlq": ("stream.cli.dlq", "dlq"),
     "order": ("stream.cli.order", "order"),
     "topics": ("stream.cli.topics", "topics"),
+    "doctor": ("stream.cli.doctor", "doctor"),
+    "ledger": ("stream.cli.ledger", "ledger"),
     "schema": ("stream.cli.schema", "schema"),
 }
+
+WORDS = "stream.words"  # of the command line, from the family's name on
 
 
 class Families(click.Group):
@@ -44,12 +46,44 @@ class Families(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.exceptions.NoArgsIsHelpError:
+            raise
+        except click.UsageError as error:
+            raise _shown(error) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        ctx.meta[WORDS] = list(args)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except StreamError as error:
-            click.echo(f"Error: {error}", err=True)
-            ctx.exit(error.exit_code)
+        except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+            raise
+        except click.UsageError as error:
+            raise _shown(error) from None
+        except Exception as error:
+            from stream.cli.ending import ending, path_of
+
+            shown = ending(error, path_of(self, ctx, ctx.meta.get(WORDS, ())))
+            if shown is None:
+                raise
+            click.echo(f"Error: {shown}", err=True)
+            ctx.exit(shown.exit_code)
+
+
+def _shown(error: click.UsageError) -> click.exceptions.Exit:
+    """Says what was typed wrongly, and how to find out more."""
+    path = "stream" if error.ctx is None else error.ctx.command_path
+    click.echo(f"Error: {error.format_message()}\n-> {path} --help", err=True)
+    return click.exceptions.Exit(error.exit_code)
 
 
 EXIT_CODES = """\b
@@ -93,6 +127,7 @@ def main(log_level: str, log_format: str | None) -> None:
     stream migrate                       tables and topics
     stream relay                         outbox rows to topics
     stream consume --group invoicing     run a consumer group
+    stream doctor                        what is wrong, and what to type next
     stream groups list                   how the groups stand
     stream order show 536365             what happened to an order
     stream topics tail orders --follow   records as they come, decoded

@@ -71,6 +71,13 @@ def span(_ctx: click.Context, _option: click.Parameter, text: str | None) -> tim
     return timedelta(seconds=seconds)
 
 
+def span_words(span: timedelta) -> str:
+    """The text of a span, as `span` takes it."""
+    seconds = span.total_seconds()
+    unit = next(unit for unit in "dhms" if not seconds % _SECONDS[unit] or unit == "s")
+    return f"{seconds / _SECONDS[unit]:.12g}{unit}"
+
+
 def per_second(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
     """The value of an option: how many a second, from `50/s` or `600/m`."""
     found = _RATE.fullmatch(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from stream.errors import UsageError
 from stream.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+SAY_EVERY_S = 5.0  # how far a command has come, where there is no terminal
 
 
 def project_option(command: F) -> F:
@@ -78,6 +81,30 @@ def print_json(value: object) -> None:
 def say(message: str) -> None:
     """A line for people: on stderr, so that stdout holds data only."""
     print(message, file=sys.stderr, flush=True)
+
+
+class Ticker:
+    """Says how far a command has come, on stderr: on a terminal in one line, elsewhere now and then."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._said = time.monotonic()
+        self._width = 0
+
+    def tick(self, line: str) -> None:
+        if self._terminal:
+            click.echo("\r" + self._over(line), err=True, nl=False)
+        elif time.monotonic() - self._said >= SAY_EVERY_S:
+            self._said = time.monotonic()
+            say(line)
+
+    def end(self, line: str) -> None:
+        """The last word, on a terminal over the line that stands there."""
+        say("\r" + self._over(line) if self._terminal else line)
+
+    def _over(self, line: str) -> str:
+        line, self._width = line.ljust(self._width), len(line)
+        return line
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -90,7 +90,7 @@ def pause(config: Config, name: str, reason: str, how_long: timedelta | None, un
     if not reason.strip():
         raise UsageError("--reason is empty")
     with _opened(config) as (connection, known):
-        known.require(name, "stream groups pause")
+        known.require(name, "stream groups pause --reason '...'")
         end = _end(how_long, until)
         before = holds.pause(connection, name, reason, end)
     say(f"{name}: {'paused' if end is None else f'paused until {clock(end)}'}: nothing starts from now on")

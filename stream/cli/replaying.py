@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
-import time
 from dataclasses import dataclass
 
-import click
 import psycopg
 
 from stream.cli.choosing import words
-from stream.cli.common import say
+from stream.cli.common import Ticker, say
 from stream.cli.holds import say_holds
 from stream.cli.signals import Stopper
 from stream.cli.text import plural
@@ -21,7 +18,6 @@ from stream.holds import held_groups
 from stream.letters import Choice, Which
 from stream.replays import MOST_REPLAYS, Replaying
 
-SAY_EVERY_S = 5.0  # where there is no terminal
 MOST_NAMED = 20  # problems
 
 
@@ -92,27 +88,22 @@ class Many:
 
 
 class Telling:
-    """Says how far a run has come: on a terminal in one line, elsewhere now and then."""
+    """Says how far a run has come."""
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._terminal = sys.stderr.isatty()
-        self._said = time.monotonic()
+        self._ticker = Ticker()
 
     def __call__(self, run: Replaying) -> None:
-        if self._terminal:
-            click.echo(f"\r{self._line(run)} ", err=True, nl=False)
-        elif time.monotonic() - self._said >= SAY_EVERY_S:
-            self._said = time.monotonic()
-            say(self._line(run))
+        self._ticker.tick(self._line(run))
 
     def end(self, run: Replaying, *, held: bool) -> None:
-        """The last word, on a terminal over the line that stands there: replayed is not yet applied."""
+        """The last word: replayed is not yet applied."""
         line = self._line(run)
         if run.acts.get("replayed"):
             when = "once their group goes on" if held else "now"
             line += f": they run again {when}; what dies again is a new letter"
-        say(("\r" if self._terminal else "") + line)
+        self._ticker.end(line)
 
     def _line(self, run: Replaying) -> str:
         parts = [f"{count:,} {result}" for result, count in run.acts.items()] or ["0 replayed"]

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from stream.config import Config
-from stream.errors import Unreachable, UsageError
+from stream.errors import StreamError, Unreachable, UsageError
 from stream.kafka.settings import client_settings
 from stream.topics import Topic
 
@@ -107,7 +107,7 @@ def partition_counts(config: Config) -> dict[str, int]:
 def create_topics(config: Config, topics: Iterable[Topic]) -> None:
     """Create the topics, and wait until the brokers list them: they hear of them a little later than the controller.
 
-    One that is there already is left as it is. Raises KafkaException on anything else.
+    One that is there already is left as it is. Raises StreamError where the broker refuses one.
     """
     wanted = {topic.name: topic for topic in topics}
     new = [
@@ -122,12 +122,15 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
     if not new:
         return
     client = admin(config)
-    for future in client.create_topics(new, operation_timeout=15).values():
+    for name, future in client.create_topics(new, operation_timeout=15).items():
         try:
             future.result(timeout=20)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+            reason = error.args[0]
+            if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise StreamError(
+                    f"topic {name} cannot be created: {reason.str()}", hint="stream doctor"
+                ) from None
     deadline = time.monotonic() + 15
     while not wanted.keys() <= partition_counts(config).keys() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -205,11 +208,12 @@ class _TopicLookup:
             return TopicState(DEFAULT_MAX_MESSAGE_BYTES)  # who may not read settings may still write records
         limit = int(configs["max.message.bytes"].value or DEFAULT_MAX_MESSAGE_BYTES)
         return TopicState(
-            limit, shortage=_shortage(description, int(configs["min.insync.replicas"].value or 1))
+            limit, shortage=shortage_of(description, int(configs["min.insync.replicas"].value or 1))
         )
 
 
-def _shortage(topic: TopicDescription, min_insync: int) -> str | None:
+def shortage_of(topic: TopicDescription, min_insync: int) -> str | None:
+    """Why nothing can be written to the topic now."""
     for partition in topic.partitions:
         if partition.leader is None or partition.leader.id < 0:
             return f"partition {partition.id} has no leader"

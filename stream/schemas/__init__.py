@@ -5,7 +5,9 @@ shapes          a type as the function that checks and lowers its values
 definitions     an Avro file -> its shape
 catalog         all files of a project
 codec           events <-> wire bytes; the only user of fastavro
-compatibility   does every version read what older ones wrote; were merged files left alone
+compatibility   does every version read what older ones wrote
+lockfile        which files may not change any more
+checking        both of these, of a folder
 """
 
 from stream.schemas.catalog import Schema, SchemaCatalog

@@ -66,7 +66,7 @@ class SchemaCatalog:
     def load(cls, folder: Path) -> SchemaCatalog:
         """Read all `NNNN-Name.avsc` of a folder; raises SchemaError naming the file and the place in it."""
         if not folder.is_dir():
-            raise SchemaError(str(folder), "no such folder", hint="stream init DIR  makes a new project")
+            raise SchemaError(str(folder), "no such folder", hint="stream init DIR   (makes one)")
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".avsc" and path.name[0] != ".")
         return cls(read_schema(path) for path in paths)
 

@@ -24,7 +24,8 @@ def test_a_wrong_csv_row_leaves_nothing_half_imported(
     assert placing.wait() == 2
     assert placing.stdout == ""
     assert placing.stderr.splitlines() == [
-        f"Error: {wrong}:3: column Quantity: expected a whole number other than 0, at most 2147483647, found 'six'"
+        f"Error: {wrong}:3: column Quantity: expected a whole number other than 0, at most 2147483647, found 'six'",
+        "-> stream demo place --help",
     ]
     assert conn.execute("select count(*) from stream.outbox").fetchone() == (0,)
     assert conn.execute("select to_regclass('shop.customer_order')").fetchone() == (None,)

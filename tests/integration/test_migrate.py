@@ -90,3 +90,12 @@ def test_the_check_notices_a_file_of_consumers_that_does_not_import(shop: Config
     checked = stream(shop, "migrate", "--check")
     assert checked.exit_code == 1
     assert "broken.py" in checked.stderr
+
+
+def test_a_topic_that_the_broker_refuses_is_named_with_its_reason(shop: Config) -> None:
+    catalog = shop.project / "schemas" / "topics.toml"
+    catalog.write_text(catalog.read_text() + "\n[wider]\nevents = []\npartitions = 1\nreplication = 3\n")
+    result = stream(shop, "migrate")
+    assert result.exit_code == 1, result.output
+    assert f"topic {shop.prefix}wider cannot be created: " in result.stderr
+    assert hints(result) == ["stream doctor"]
