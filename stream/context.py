@@ -28,6 +28,7 @@ class Context:
         "_outbox",
         "_timeout",
         "attempt",
+        "begun",
         "db",
         "deadline",
         "emitted",
@@ -49,7 +50,8 @@ class Context:
         self.db = db
         self.attempt = attempt
         self.epoch = epoch
-        self.deadline = time.monotonic() + timeout
+        self.begun = time.monotonic()
+        self.deadline = self.begun + timeout
         self.emitted: list[Prepared] | None = None
         self.skipped: str | None = None
         self.progress: str | None = None
@@ -107,6 +109,13 @@ class Context:
         self.deadline = time.monotonic() + self._timeout
         self.progress = None if progress is None else str(progress)[:500]
         self.db.touch()
+
+    def first_events(self) -> list[Event]:
+        """The events in hand, of each partition the first: no offset passes it before the handler returns."""
+        first: dict[tuple[str, int], Event] = {}
+        for event in self._events:
+            first.setdefault((event.topic, event.partition), event)
+        return list(first.values())
 
     def shown_events(self) -> list[str]:
         """The events in hand, for logs: type, key and id of the first few."""

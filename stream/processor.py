@@ -38,6 +38,7 @@ from stream.groupstate import GroupState
 from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
 from stream.lanes import MOST_POSTPONED, Lanes, lane_of
+from stream.lookout import Lookout
 from stream.offsets import Progress
 from stream.outcomes import BUSY
 from stream.pace import Pace
@@ -107,6 +108,7 @@ class Processor:
         self._control = Control(
             config.database_url, group.name, worker, health, config.retries, self._watchdog.progress
         )
+        self._lookout = Lookout(config, group, worker, self._watchdog)
         self._lanes = Lanes(retry_topic(group.name))
         self._suspects = Suspects(group)
         self._dispatch = Dispatch(
@@ -146,6 +148,7 @@ class Processor:
             self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
             self._assignment.patiently(self._control.start)
             self._watchdog.start()
+            self._lookout.start()
             self._consumer.subscribe((*self.group.topics, retry_topic(self.group.name)), self._rebalance)
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
@@ -293,6 +296,7 @@ class Processor:
             self._quietly("close", self._pace.close)
         self._control.stop()
         self._watchdog.stop()
+        self._lookout.stop()
 
     def _await_landings(self, flights: set[Flight], deadline: float) -> None:
         """Collect until these have landed; others that land make room for new runs meanwhile."""

@@ -15,7 +15,8 @@ from stream.cli.groupstext import details_form, json_form, print_details, print_
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import Unreachable, UsageError
-from stream.overview import GroupSummary, Known
+from stream.overview import Known
+from stream.verdicts import GroupSummary
 from stream.views import clock
 
 
@@ -36,10 +37,13 @@ def groups() -> None:
 def list_groups(config: Config, format_: str) -> None:
     """Each group: whether it runs, how far it is behind, what waits, what died, and what is wrong.
 
-    Without the broker all but the lag is shown, and the exit code is 3.
+    BEHIND is the age of the first record that the group has not finished. The verdict knows no thresholds: STOPPED,
+    nobody reads what waits; STALLED, a partition has not moved for a minute and a half; FALLING BEHIND, its lag grew
+    all that time; KEYS HELD, keys wait for you; HALTED, PAUSED, BREAKER OPEN, nothing starts. Without the broker all
+    but the lag is shown, and the exit code is 3.
     """
-    with _opened(config) as (_, known):
-        found, problem = overview.summaries(config, known)
+    with _opened(config) as (connection, known):
+        found, problem = overview.summaries(config, connection, known)
     if format_ == "json":
         print_json([json_form(one) for one in found])
     elif found:
@@ -58,7 +62,11 @@ def list_groups(config: Config, format_: str) -> None:
 def describe(config: Config, name: str, format_: str) -> None:
     """One group: what holds it and since when, its partitions, its processes, and what to type next.
 
-    BLOCKED BY is the key of a partition that has waited longest for its next try, or for you.
+    IN and OUT are records a second over the last minute, from the looks that the group's processes write down every
+    ten seconds; where there are none, two looks are taken, two seconds apart. DRAINED is when the lag is gone if both
+    go on so; "growing" where it will not be. BLOCKED BY is what keeps the oldest unfinished record of a partition from
+    being finished: a key that is parked or held, or whose handler has been at work for long, or, in brackets, what
+    holds the group.
     """
     with _opened(config) as (connection, known):
         known.require(name, "stream groups describe")
@@ -155,4 +163,5 @@ def _say_next(commands: Sequence[str]) -> None:
 def _next(one: GroupSummary) -> list[str]:
     looks = [f"stream parked list --group {one.group}"] if one.held else []
     looks += [f"stream dlq list --group {one.group}"] if one.dead else []
-    return [*looks, *one.commands]
+    here = f"stream groups describe {one.group}"
+    return list(dict.fromkeys([*looks, *(command for command in one.commands if command != here)]))
