@@ -7,6 +7,7 @@ the client's callback, so no record can slip in between.
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -153,7 +154,8 @@ class Assignment:
             topic, number = partition
             if isinstance(decision, Stop):
                 raise Refused(
-                    f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}"
+                    f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}",
+                    hint=_way_out(self._group.name, topic, decision),
                 )
             if decision.note is not None:
                 log.warning(
@@ -195,7 +197,8 @@ class Assignment:
     def _note(self, starts: Mapping[Partition, Start]) -> set[Partition]:
         self._consumer.commit_now({partition: start.offset for partition, start in starts.items()})
         gaps = {partition: start.gap for partition, start in starts.items() if start.gap is not None}
-        return self._state.opened(starts, gaps)
+        grown = [partition for partition, start in starts.items() if start.grown]
+        return self._state.opened(starts, gaps, grown)
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """Ask until broker and database answer."""
@@ -212,6 +215,14 @@ class Assignment:
 
 def _differ(id: str | None, known: str | None) -> bool:
     return id is not None and known is not None and id != known
+
+
+def _way_out(group: str, topic: str, stop: Stop) -> str:
+    """The command by which a person decides where to go on."""
+    names = shlex.join([group, "--topic", topic])
+    if stop.recreated:
+        return f"stream groups adopt {names} --to-earliest"
+    return f"stream rewind --group {names} --to-earliest"
 
 
 def _policy(group: ConsumerGroup) -> str:

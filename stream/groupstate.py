@@ -87,9 +87,13 @@ class GroupState:
         return self.load()
 
     def opened(
-        self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]
+        self,
+        partitions: Iterable[Partition],
+        gaps: Mapping[Partition, tuple[int, int]],
+        grown: Iterable[Partition] = (),
     ) -> set[Partition]:
-        """These partitions were started on, and are read by this worker; these ranges were never read.
+        """These partitions were started on, and are read by this worker; these ranges were never read; these their
+        topics got after the group had begun.
 
         Returns those whose last owner died: it never released them.
         """
@@ -100,6 +104,7 @@ class GroupState:
             connection.execute(query("assign"), names)
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
+            connection.execute(query("grown"), self._columns(grown))
         return unreleased
 
     def set_limits(self, most_bytes: int, nudge_s: float) -> None:

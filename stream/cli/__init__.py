@@ -21,6 +21,7 @@ COMMANDS = {
     "relay": ("stream.cli.relay", "relay"),
     "consume": ("stream.cli.consume", "consume"),
     "groups": ("stream.cli.groups", "groups"),
+    "topics": ("stream.cli.topics", "topics"),
     "outbox": ("stream.cli.outbox", "outbox"),
     "parked": ("stream.cli.parked", "parked_keys"),
     "dlq": ("stream.cli.dlq", "dlq"),

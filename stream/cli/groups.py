@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from stream import database, holds, overview
+from stream import adopting, database, holds, overview
 from stream.cli.choosing import span, time
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.groupstext import details_form, json_form, print_details, print_groups, words
+from stream.cli.text import plural
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import Unreachable, UsageError
@@ -128,6 +129,36 @@ def resume(config: Config, name: str, reason: str | None) -> None:
         what = {"paused": "the pause", "halted": "the halt", "breaker open": "the open breaker"}[held.by]
         say(f"{name}: {what} is lifted ({words(held)})")
     _say_next([f"stream groups describe {name}"])
+
+
+@groups.command(
+    short_help="Go on with a topic that was created again.",
+    epilog="Example:  stream groups adopt email --topic orders --to-latest --reason 'moved to the new cluster'",
+)
+@click.argument("name")
+@click.option("--topic", required=True, help="The topic that was deleted and created again.")
+@click.option("--to-earliest", "place", flag_value="earliest", help="Begin at its first records.")
+@click.option(
+    "--to-latest", "place", flag_value="latest", help="Begin at its ends: what is in it is not read."
+)
+@click.option("--reason", help="Why; kept in stream.operator_action.")
+@config_options
+def adopt(config: Config, name: str, topic: str, place: str | None, reason: str | None) -> None:
+    """Let a group go on with a topic that was deleted and created again under it.
+
+    Its old offsets mean nothing there, so the group refuses to start until somebody says where it begins. What the
+    ledger knows stays known: an event that comes again under its old id is not applied again.
+    """
+    if place is None:
+        raise UsageError("say where the group begins: --to-earliest or --to-latest")
+    with _opened(config) as (connection, known):
+        known.require(name, "stream groups adopt")
+        earliest = place == "earliest"
+        done = adopting.adopt(config, connection, known, name, topic, earliest=earliest, reason=reason)
+    say(f"{name}: begins at the {place} offsets of {topic}; {plural(done.records, 'record')} to read")
+    if done.parked:
+        say(f"{plural(done.parked, 'event')} of the old topic are parked still, and run once the group does")
+    _say_next([f"stream consume --group {name}"])
 
 
 @contextmanager

@@ -75,6 +75,12 @@ def offsets(
         return _places(config, consumer, groups)[0]
 
 
+def ends_of(config: Config, topic: str) -> dict[Partition, tuple[int, int]]:
+    """First offset and end of each partition of a topic. Raises Unreachable."""
+    with _client(config) as consumer:
+        return _bounds(config, admin(config), consumer, [topic])
+
+
 def behind(partition: Partition, offsets: Mapping[Partition, int], low: int, end: int) -> PartitionLag:
     """A partition's lag without its age, by the group's committed offsets. Pure.
 
