@@ -57,10 +57,11 @@ def adopt(
         raise Refused(f"group {group} has members; stop its processes first", hint=look)
     bounds = ends_of(config, topic)
     offsets = {number: low if earliest else high for (_, number), (low, high) in bounds.items()}
+    ends = {number: high for (_, number), (_, high) in bounds.items()}
     # The broker first: with the offsets alone the group still refuses to start, and this can be done again.
     set_committed(config, group, {(topic, number): offset for number, offset in offsets.items()})
     with connection.transaction():
-        arguments = {"group": group, "topic": topic, "id": id, "offsets": Jsonb(offsets)}
+        arguments = {"group": group, "topic": topic, "id": id, "offsets": Jsonb(offsets), "ends": Jsonb(ends)}
         row = connection.execute(query("adopt_topic"), arguments).fetchone()
         parameters = {"topic": topic, "to": "earliest" if earliest else "latest", "offsets": offsets}
         write_action(connection, "groups adopt", group, "adopted", parameters=parameters, reason=reason)

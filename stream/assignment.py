@@ -56,6 +56,9 @@ class Assignment:
         self._consumer = consumer
         self._state = state
         self._stopping = stopping
+        self.history: Mapping[
+            Partition, int
+        ] = {}  # ends of the logs at the group's first start, once prepared
         self._retry_topic = retry_topic(group.name)
         self._failing_topics = (self._retry_topic, dlq_topic(group.name))
 
@@ -79,7 +82,8 @@ class Assignment:
         memory = self.patiently(self._state.load)
         unmet = [topic for topic in self._group.topics if not memory.has_met(topic)]
         if unmet:
-            self._begin(unmet, bounds)
+            memory = self._begin(unmet, bounds)
+        self.history = memory.history
         limit = self.patiently(lambda: admin.most_record_bytes(self._config, self._failing_topics))
         self.patiently(lambda: self._state.set_limits(limit, self._config.retries.nudge_first_s))
         return {partition: high for partition, (_, high) in bounds.items()}
@@ -98,7 +102,7 @@ class Assignment:
             {p: ends[p] for p in unreleased if ends[p] > starts[p].offset},
         )
 
-    def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> None:
+    def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> Memory:
         starts = self.patiently(
             lambda: {
                 partition: self._beginning(partition, found)
@@ -107,7 +111,8 @@ class Assignment:
             }
         )
         ids = self.patiently(lambda: admin.topic_ids(self._config, topics))
-        memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
+        ends = {partition: bounds[partition][1] for partition in starts}
+        memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ends, ids))
         ahead = {p: offset for p, offset in memory.planned.items() if p in starts and bounds[p][1] > offset}
         since = first_time(self._config, ahead) if ahead else None
         log.info(
@@ -118,6 +123,7 @@ class Assignment:
             will_act_on=sum(bounds[p][1] - offset for p, offset in ahead.items()),
             since=None if since is None else since.isoformat(timespec="seconds"),
         )
+        return memory
 
     def _beginning(self, partition: Partition, bounds: tuple[int, int]) -> int:
         low, high = bounds

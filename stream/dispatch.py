@@ -57,7 +57,8 @@ class Dispatch:
         self._suspects = suspects
         self._settings = settings
         # With a rate, no transaction waits for more than a second's turns.
-        self._size = RunSize(group.batch if group.rate is None else max(1, min(group.batch, int(group.rate))))
+        rates = [int(rate) for rate in (group.rate, group.catch_up_rate) if rate is not None]
+        self._size = RunSize(max(1, min([group.batch, *rates])))
         self._batches = group.batch > 1
         self._takes = (lanes.take_retries, lanes.take_again, lanes.take)
         self._turn = 0

@@ -17,7 +17,7 @@ from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
 from stream.outbox import Outbox, Prepared
 from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome
-from stream.pace import NotNow, Pace
+from stream.pace import NotNow, Paces
 from stream.schemas import AvroCodec, DecodeError
 from stream.watchdog import Desk
 from stream.work import Work
@@ -88,7 +88,7 @@ class Handling:
         blame: bool,
         careful: bool = False,
         desk: Desk | None = None,
-        pace: Pace | None = None,
+        pace: Paces | None = None,
     ) -> None:
         self.handled = False  # whether any handler may have run
         self.doomed = False
@@ -249,7 +249,7 @@ class Handling:
             work.outcome = outcome
 
     @staticmethod
-    def _take_turns(pace: Pace, count: int) -> None:
+    def _take_turns(pace: Paces, count: int) -> None:
         try:
             pace.take_turns(count)
         except NotNow as error:

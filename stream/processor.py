@@ -41,7 +41,7 @@ from stream.lanes import MOST_POSTPONED, Lanes, lane_of
 from stream.lookout import Lookout
 from stream.offsets import Progress
 from stream.outcomes import BUSY
-from stream.pace import Pace
+from stream.pace import Paces
 from stream.project import Project
 from stream.rebalance import Rebalance, names
 from stream.suspects import Suspects
@@ -88,9 +88,7 @@ class Processor:
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping)
         health = Health(config.retries)
         self._watchdog = Watchdog(group.name, group.timeout)
-        self._pace = (
-            None if group.rate is None else Pace(config.database_url, group.name, group.rate, self._stopping)
-        )
+        self._pace = Paces.of(group, config.database_url, self._stopping)
         self._workers = Workers(
             _worker_count(group),
             worker,
@@ -146,6 +144,8 @@ class Processor:
         try:
             ends = self._assignment.prepare()
             self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
+            if self._pace is not None:
+                self._pace.history = self._assignment.history
             self._assignment.patiently(self._control.start)
             self._watchdog.start()
             self._lookout.start()

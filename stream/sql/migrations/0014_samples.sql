@@ -10,7 +10,9 @@ create table stream.sample (
     ends           bigint[] not null,
     primary key (consumer_group, at)
 );
-alter table stream.group_state add sampled_at timestamptz;
+alter table stream.group_state
+    add sampled_at   timestamptz,
+    add history_ends jsonb not null default '{}';  -- topic -> partition -> end of the log at the group's first start
 
 -- Handlers of this process that have been at work for a while: [{topic, partition, offset, key, event_id, since}].
 alter table stream.worker add handling jsonb not null default '[]';

@@ -10,6 +10,7 @@ with positions as (
     update stream.group_state
     set topic_ids = topic_ids || jsonb_build_object(%(topic)s::text, %(id)s::text),
         start_offsets = start_offsets || jsonb_build_object(%(topic)s::text, %(offsets)s::jsonb),
+        history_ends = history_ends || jsonb_build_object(%(topic)s::text, %(ends)s::jsonb),
         partitions_seen = partitions_seen - %(topic)s::text
     where consumer_group = %(group)s
 )
