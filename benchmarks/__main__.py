@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import append, failing, groups, idle, latency, relay, report
+from benchmarks import append, draining, failing, groups, idle, latency, relay, report
 from benchmarks.contest import Contest, Result, Sample, hold
 from benchmarks.stage import Stage, say
 
@@ -29,6 +29,7 @@ class Size:
     idle_s: float
     memory: int
     append: int
+    draining: int
 
 
 QUICK = Size(
@@ -42,6 +43,7 @@ QUICK = Size(
     idle_s=2,
     memory=4_000,
     append=200,
+    draining=20_000,
 )
 NORMAL = Size(
     5,
@@ -54,6 +56,7 @@ NORMAL = Size(
     idle_s=10,
     memory=100_000,
     append=3_000,
+    draining=60_000,
 )
 LONG = Size(
     7,
@@ -66,6 +69,7 @@ LONG = Size(
     idle_s=30,
     memory=1_000_000,
     append=5_000,
+    draining=200_000,
 )
 
 
@@ -174,10 +178,12 @@ def main() -> int:
     try:
         stage.open()
         known = contests(stage, size)
-        for name in arguments.only or [*known, "idle"]:
+        for name in arguments.only or [*known, "idle", "draining"]:
             say(name)
             if name == "idle":
                 gauges += idle.measure(stage, size.idle_s, size.memory)
+            if name == "draining":
+                gauges += draining.measure(stage, size.draining)
             for contest in known.get(name, []):
                 results.append(hold(contest, arguments.pairs or size.pairs))
         about = report.circumstances(stage)
@@ -191,7 +197,10 @@ def main() -> int:
 
 
 def parse() -> argparse.Namespace:
-    names = ("relay", "held", "rows", "sets", "single", "workers", "failing", "latency", "append", "idle")
+    names = (
+        *("relay", "held", "rows", "sets", "single", "workers", "failing", "latency", "append", "idle"),
+        "draining",
+    )
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument("--quick", action="store_true", help="see that all of it runs, in about a minute")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,13 +19,13 @@ from stream.errors import GroupError, ProjectImportError, Unreachable
 from stream.groups import ConsumerGroup
 from stream.holds import holds_of
 from stream.kafka.admin import topic_ids
-from stream.kafka.lag import PartitionLag, lags, offsets
+from stream.kafka.lag import PartitionLag, lags
 from stream.keys import shown_key
 from stream.offsets import Partition
 from stream.parked import ParkedKey
 from stream.project import Project
 from stream.topics import retry_topic
-from stream.trend import RATE_S, Look, Trend, seconds_rated, trend
+from stream.trend import Look, Trend, seconds_rated, trend
 from stream.verdicts import (
     GroupSummary,
     Handling,
@@ -180,44 +180,45 @@ class _Found:
 def _look(
     config: Config, connection: Connection, known: Known, names: Sequence[str], *, rates: bool = False
 ) -> _Found:
-    """With `rates`, twice where no process of the group has looked before us."""
+    """With `rates`, twice where nothing that says something of them was written down before us."""
     asked = {name: known.topics(name) for name in names}
     looks = samples.window(connection, names)
     try:
-        if rates and not _has_old(looks, samples.now(connection)):
-            at = samples.now(connection)
-            _add(looks, at, offsets(config, asked))
+        found = _look_now(config, connection, looks, asked)
+        if rates and _rated_over(looks) < OLD_ENOUGH_S:
             time.sleep(LOOK_AGAIN_S)
-        at = samples.now(connection)
-        found = lags(config, asked)
+            found = _look_now(config, connection, looks, asked)
         ids = topic_ids(config, {topic for name in names for topic in known.met(name)})
     except Unreachable as error:
         return _Found({}, {}, None, unreachable=error)
-    _add(looks, at, found)
     trends = {
         name: {p: trend(looks[name][p], one.lag) for p, one in of_group.items()}
         for name, of_group in found.items()
     }
-    return _Found(
-        found, trends, ids, seconds_rated(next(iter(looks[names[0]].values()), [])) if rates else None
-    )
+    return _Found(found, trends, ids, _rated_over(looks) or None)
 
 
-def _has_old(looks: Mapping[str, samples.Looks], now: float) -> bool:
-    return any(
-        any(OLD_ENOUGH_S <= now - look.at <= RATE_S for look in of_partition)
-        for of_group in looks.values()
-        for of_partition in of_group.values()
-    )
-
-
-def _add(
-    looks: dict[str, samples.Looks], at: float, found: Mapping[str, Mapping[Partition, PartitionLag]]
-) -> None:
+def _look_now(
+    config: Config,
+    connection: Connection,
+    looks: dict[str, samples.Looks],
+    asked: Mapping[str, Collection[str]],
+) -> dict[str, dict[Partition, PartitionLag]]:
+    """How far the groups are; added to `looks`."""
+    at = samples.now(connection)
+    found = lags(config, asked)
     for name, of_group in found.items():
         for partition, one in of_group.items():
             of_partitions = looks.setdefault(name, {})
             of_partitions.setdefault(partition, []).append(Look(at, one.committed, one.end))
+    return found
+
+
+def _rated_over(looks: Mapping[str, samples.Looks]) -> float:
+    """Seconds between the looks that the rates of most partitions are made of."""
+    return max(
+        (seconds_rated(each) for of_group in looks.values() for each in of_group.values()), default=0.0
+    )
 
 
 def _owners(connection: Connection) -> dict[str, dict[Partition, str]]:

@@ -14,7 +14,7 @@ from typing import Literal
 Movement = Literal["ok", "falling behind", "stalled"]
 
 WINDOW_S = 105.0  # looks are ten seconds apart
-RATE_S = 65.0  # rates are those of the last minute
+RATE_S = 35.0  # rates are those of the last half minute
 LEAST_LOOKS = 4  # fewer say nothing of how it goes
 
 
@@ -44,11 +44,10 @@ class Trend:
     movement: Movement = "ok"
 
 
-def seconds_rated(looks: Sequence[Look]) -> float | None:
+def seconds_rated(looks: Sequence[Look]) -> float:
     """Over how long the rates of a partition are measured; looks oldest first, the last one being now."""
-    if not looks:
-        return None
-    return looks[-1].at - next(look for look in looks if look.at >= looks[-1].at - RATE_S).at
+    looks = _since_reset(looks)
+    return looks[-1].at - _first_rated(looks).at if looks else 0.0
 
 
 def trend(looks: Sequence[Look], lag: int | None) -> Trend:
@@ -57,7 +56,7 @@ def trend(looks: Sequence[Look], lag: int | None) -> Trend:
     if not looks:
         return Trend(eta_seconds=time_to_drain(lag, None, None))
     now = looks[-1]
-    first = next(look for look in looks if look.at >= now.at - RATE_S)
+    first = _first_rated(looks)
     seconds = now.at - first.at
     if seconds <= 0:
         return Trend(eta_seconds=time_to_drain(lag, None, None))
@@ -93,6 +92,10 @@ def movement(looks: Sequence[Look]) -> Movement:
     lags = [look.lag for look in window]
     fell = any(after < before for before, after in pairwise(lags))
     return "falling behind" if not fell and lags[-1] > lags[0] else "ok"
+
+
+def _first_rated(looks: Sequence[Look]) -> Look:
+    return next(look for look in looks if look.at >= looks[-1].at - RATE_S)
 
 
 def _since_reset(looks: Sequence[Look]) -> Sequence[Look]:

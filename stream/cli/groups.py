@@ -63,10 +63,10 @@ def list_groups(config: Config, format_: str) -> None:
 def describe(config: Config, name: str, format_: str) -> None:
     """One group: what holds it and since when, its partitions, its processes, and what to type next.
 
-    IN and OUT are records a second over the last minute, from the looks that the group's processes write down every
-    ten seconds; where there are none, two looks are taken, two seconds apart. DRAINED is when the lag is gone if both
-    go on so; "growing" where it will not be. BLOCKED BY is what keeps the oldest unfinished record of a partition from
-    being finished: a key that is parked or held, or whose handler has been at work for long, or, in brackets, what
+    IN and OUT are records a second over the last half minute, from the looks that the group's processes write down
+    every ten seconds; where there are none, two looks are taken, two seconds apart. DRAINED is when the lag is gone if
+    both go on so; "growing" where it will not be. BLOCKED BY is what keeps the oldest unfinished record of a partition
+    from being finished: a key that is parked or held, or whose handler has been at work for long, or, in brackets, what
     holds the group.
     """
     with _opened(config) as (connection, known):

@@ -14,13 +14,13 @@ def looks(*places: tuple[int | None, int], every: float = 10.0) -> list[Look]:
     return [Look(n * every, committed, end) for n, (committed, end) in enumerate(places)]
 
 
-def test_rates_are_what_came_and_went_in_the_last_minute() -> None:
+def test_rates_are_what_came_and_went_in_the_last_half_minute() -> None:
     old = looks(*((0, 0) for _ in range(10)))  # idle, until 90 s
     busy = [Look(100 + 10 * n, 300 * n, 100 * n + 5000) for n in range(7)]
     found = trend([*old, *busy], lag=3800)
     assert (found.rate_in, found.rate_out) == (10.0, 30.0)
     assert found.eta_seconds == 190.0
-    assert seconds_rated([*old, *busy]) == 60.0
+    assert seconds_rated([*old, *busy]) == 30.0
 
 
 def test_one_look_says_nothing_but_that_there_is_no_lag() -> None:
@@ -82,6 +82,9 @@ def test_nothing_is_said_of_what_lies_before_a_reset(reset: tuple[int | None, in
 def test_a_group_that_has_just_begun_is_no_thousand_records_a_second() -> None:
     found = trend(looks((None, 5000), (5000, 5000), (5000, 5000)), lag=0)
     assert (found.rate_out, found.movement) == (0.0, "ok")
+    assert seconds_rated(looks((None, 5000), (5000, 5000), (5000, 5000))) == 10.0
+    assert seconds_rated(looks((None, 5000), (5000, 5000))) == 0.0
+    assert seconds_rated([]) == 0.0
 
 
 @given(
