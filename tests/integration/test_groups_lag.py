@@ -144,17 +144,19 @@ def test_after_a_rewind_the_age_is_that_of_the_next_record_and_at_the_end_it_is_
 
 
 def test_the_first_call_has_rates_though_nobody_has_looked_before(
-    small: Config, project: Project, member
+    small: Config, project: Project, member, conn
 ) -> None:
     publish(small, project, [("a", 0)])
     m = member()
     until(lambda: caught_up(small))
     m.end()
+    conn.execute("delete from stream.sample")
+    conn.commit()
     with Load(small, project, pause_s=0.02) as load:
         load.wait(20)
         detail = describe(small)
         text = stream(small, "groups", "describe", "testers").stdout
-    assert 10 <= detail["rate_in"] <= 55
+    assert 5 <= detail["rate_in"] <= 55
     assert detail["rate_out"] == 0
     assert (detail["eta_seconds"], detail["lag"] > 0) == (None, True)
     assert detail["rated_over"] >= 2
@@ -164,7 +166,7 @@ def test_the_first_call_has_rates_though_nobody_has_looked_before(
 def test_the_time_to_drain_is_that_of_the_rate(small: Config, project: Project, member, conn) -> None:
     publish(small, project, [(f"k{n % 40}", n) for n in range(3000)])
     member(rate="100/s")
-    until(lambda: looks(conn) == 1)
+    until(lambda: looks(conn) >= 1)
     until(lambda: describe(small)["rate_out"], what="the first looks")
     first = looks(conn)
     until(lambda: looks(conn) > first + 1)
@@ -214,9 +216,9 @@ def test_a_partition_that_stands_is_stalled_and_its_event_is_named(
 
 
 def test_a_lag_that_only_grows_is_falling_behind(small: Config, project: Project, member, often) -> None:
-    member(rate="3/s", concurrency=1)
-    until(lambda: caught_up(small))
-    with Load(small, project, burst=100, pause_s=0.01):
+    with Load(small, project, burst=100, pause_s=0.01) as load:
+        load.wait(100)  # behind from the first look on: one without lag says that all is well
+        member(rate="3/s", concurrency=1)
         until(lambda: describe(small)["verdict"] == "FALLING BEHIND")
         detail = describe(small)
     assert "records come a second" in detail["reason"]
