@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import append, failing, groups, idle, latency, relay, report, showing
+from benchmarks import append, draining, failing, groups, idle, latency, relay, report, showing
 from benchmarks.contest import Contest, Result, Sample, hold
 from benchmarks.stage import Stage, say
 
@@ -30,6 +30,7 @@ class Size:
     memory: int
     append: int
     shown: int
+    draining: int
 
 
 QUICK = Size(
@@ -44,6 +45,7 @@ QUICK = Size(
     memory=4_000,
     append=200,
     shown=20_000,
+    draining=20_000,
 )
 NORMAL = Size(
     5,
@@ -57,6 +59,7 @@ NORMAL = Size(
     memory=100_000,
     append=3_000,
     shown=1_000_000,
+    draining=60_000,
 )
 LONG = Size(
     7,
@@ -70,6 +73,7 @@ LONG = Size(
     memory=1_000_000,
     append=5_000,
     shown=1_000_000,
+    draining=200_000,
 )
 
 
@@ -178,12 +182,14 @@ def main() -> int:
     try:
         stage.open()
         known = contests(stage, size)
-        for name in arguments.only or [*known, "idle", "showing"]:
+        for name in arguments.only or [*known, "idle", "showing", "draining"]:
             say(name)
             if name == "idle":
                 gauges += idle.measure(stage, size.idle_s, size.memory)
             if name == "showing":
                 gauges += showing.measure(stage, size.shown)
+            if name == "draining":
+                gauges += draining.measure(stage, size.draining)
             for contest in known.get(name, []):
                 results.append(hold(contest, arguments.pairs or size.pairs))
         about = report.circumstances(stage)
@@ -199,7 +205,7 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     names = (
         *("relay", "held", "rows", "sets", "single", "workers", "failing", "latency", "append", "idle"),
-        "showing",
+        "showing : draining",
     )
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     how_much = parser.add_mutually_exclusive_group()

@@ -7,6 +7,7 @@ the client's callback, so no record can slip in between.
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -60,6 +61,9 @@ class Assignment:
         self._state = state
         self._stopping = stopping
         self._epochs = epochs
+        self.history: Mapping[
+            Partition, int
+        ] = {}  # ends of the logs at the group's first start, once prepared
         self._retry_topic = retry_topic(group.name)
         self.waited_at = 0.0  # monotonic: when a broker or database was last asked in vain
         self._failing_topics = (self._retry_topic, dlq_topic(group.name))
@@ -84,7 +88,8 @@ class Assignment:
         memory = self.patiently(self._state.load)
         unmet = [topic for topic in self._group.topics if not memory.has_met(topic)]
         if unmet:
-            self._begin(unmet, bounds)
+            memory = self._begin(unmet, bounds)
+        self.history = memory.history
         limit = self.patiently(lambda: admin.most_record_bytes(self._config, self._failing_topics))
         self.patiently(lambda: self._state.set_limits(limit, self._config.retries.nudge_first_s))
         return {partition: high for partition, (_, high) in bounds.items()}
@@ -104,7 +109,7 @@ class Assignment:
             {p: ends[p] for p in unreleased if ends[p] > starts[p].offset},
         )
 
-    def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> None:
+    def _begin(self, topics: list[str], bounds: Mapping[Partition, tuple[int, int]]) -> Memory:
         starts = self.patiently(
             lambda: {
                 partition: self._beginning(partition, found)
@@ -113,7 +118,8 @@ class Assignment:
             }
         )
         ids = self.patiently(lambda: admin.topic_ids(self._config, topics))
-        memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ids))
+        ends = {partition: bounds[partition][1] for partition in starts}
+        memory = self.patiently(lambda: self._state.begin(_policy(self._group), starts, ends, ids))
         ahead = {p: offset for p, offset in memory.planned.items() if p in starts and bounds[p][1] > offset}
         since = min(record_times(self._config, ahead).values(), default=None) if ahead else None
         log.info(
@@ -124,6 +130,7 @@ class Assignment:
             will_act_on=sum(bounds[p][1] - offset for p, offset in ahead.items()),
             since=None if since is None else since.isoformat(timespec="seconds"),
         )
+        return memory
 
     def _beginning(self, partition: Partition, bounds: tuple[int, int]) -> int:
         low, high = bounds
@@ -161,7 +168,7 @@ class Assignment:
             if isinstance(decision, Stop):
                 raise Refused(
                     f"group {self._group.name!r} does not start on {topic}[{number}]: {decision.reason}",
-                    hint=f"stream groups describe {self._group.name}",
+                    hint=_way_out(self._group.name, topic, decision),
                 )
             if decision.note is not None:
                 log.warning(
@@ -203,7 +210,8 @@ class Assignment:
     def _note(self, starts: Mapping[Partition, Start]) -> set[Partition]:
         self._consumer.commit_now({partition: start.offset for partition, start in starts.items()})
         gaps = {partition: start.gap for partition, start in starts.items() if start.gap is not None}
-        return self._state.opened(starts, gaps)
+        grown = [partition for partition, start in starts.items() if start.grown]
+        return self._state.opened(starts, gaps, grown)
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """Ask until broker and database answer."""
@@ -221,6 +229,14 @@ class Assignment:
 
 def _differ(id: str | None, known: str | None) -> bool:
     return id is not None and known is not None and id != known
+
+
+def _way_out(group: str, topic: str, stop: Stop) -> str:
+    """The command by which a person decides where to go on."""
+    names = shlex.join([group, "--topic", topic])
+    if stop.recreated:
+        return f"stream groups adopt {names} --to-earliest"
+    return f"stream rewind --group {names} --to-earliest"
 
 
 def _policy(group: ConsumerGroup) -> str:

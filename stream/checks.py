@@ -70,7 +70,7 @@ def partitions(declared: Declared, survey: Survey) -> Findings:
         elif topic.partitions < wanted:
             text = f"{name} has {topic.partitions}, topics.toml says {wanted}"
             text += ": growing it moves keys, so its groups must be drained first"
-            found.append(warning(text, "stream groups list"))
+            found.append(warning(text, f"stream topics grow {name} --partitions {wanted}"))
     return found or [success("as in topics.toml")]
 
 

@@ -32,6 +32,7 @@ class Context:
         "_outbox",
         "_timeout",
         "attempt",
+        "begun",
         "db",
         "deadline",
         "emitted",
@@ -53,7 +54,8 @@ class Context:
         self.db = db
         self.attempt = attempt
         self.epoch = epoch
-        self.deadline = time.monotonic() + timeout
+        self.begun = time.monotonic()
+        self.deadline = self.begun + timeout
         self.emitted: list[Prepared] | None = None
         self.skipped: str | None = None
         self.progress: str | None = None
@@ -121,6 +123,13 @@ class Context:
             return event_fields(first, key, first.id, first.type, self.attempt)
         shown = [f"{event.type} {event.key!r:.100} {event.id}" for event in self._events[:5]]
         return {"type": first.type, "attempt": self.attempt, "count": len(self._events), "events": shown}
+
+    def first_events(self) -> list[Event]:
+        """The events in hand, of each partition the first: no offset passes it before the handler returns."""
+        first: dict[tuple[str, int], Event] = {}
+        for event in self._events:
+            first.setdefault((event.topic, event.partition), event)
+        return list(first.values())
 
     @property
     def log(self) -> Any:

@@ -9,7 +9,7 @@ from stream.config import RetrySettings
 from stream.control import Control
 from stream.groups import ConsumerGroup
 from stream.lanes import Lanes, Run
-from stream.pace import Pace
+from stream.pace import Paces
 from stream.policy import ramp
 from stream.suspects import TOGETHER, Suspects
 from stream.workers import Flight, Workers
@@ -50,7 +50,7 @@ class Dispatch:
         control: Control,
         suspects: Suspects,
         settings: RetrySettings,
-        pace: Pace,
+        pace: Paces,
     ) -> None:
         self._group = group
         self._lanes = lanes

@@ -39,7 +39,7 @@ from stream.ledger import Ledger, Taken
 from stream.opening import Opening, TooManyLocks
 from stream.outbox import Outbox
 from stream.outcomes import BUSY, DUPLICATE, NO_HANDLER, TOMBSTONE, UNRUN, WOKEN, Outcome
-from stream.pace import NotNow, Pace
+from stream.pace import NotNow, Paces
 from stream.project import Project
 from stream.settlement import Settlement
 from stream.suspects import Deaths
@@ -76,7 +76,7 @@ class Execution:
         outbox: Outbox | None = None,
         failing: Failing | None = None,
         desk: Desk | None = None,
-        pace: Pace | None = None,
+        pace: Paces | None = None,
         epochs: Epochs | None = None,
     ) -> None:
         self._group = group
@@ -111,6 +111,8 @@ class Execution:
         cannot be written for another reason than the database's condition.
         """
         self._settlement.begin_run(run)
+        if self._pace is not None:
+            self._pace.begin(run.records)
         if run.retry:
             lanes = self._waking.lanes_of(run.records)
             waiting = list(dict.fromkeys(lane for lane in lanes if lane is not None))

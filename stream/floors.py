@@ -118,6 +118,10 @@ class ReadFrom:
         self._ahead = min(settled, last) if full and last is not None else settled
         self._left_out = queued
 
+    def was_lost(self) -> None:
+        """Rows in memory were dropped, and are to be read again: only the floor is still true."""
+        self._ahead = 0
+
     def was_cut_short(self, queued: Set[bytes]) -> None:
         """After a read that may have missed any row."""
         self._left_out = self._left_out | queued

@@ -34,6 +34,7 @@ _OPTIONS = (
     "on_dead",
     "timeout",
     "rate",
+    "catch_up_rate",
     "on_reapply",
 )
 _REQUIRED: Any = object()
@@ -71,6 +72,8 @@ class ConsumerGroup:
     (TransientError, OSError), however often. `on_dead`: whether its key then goes on ("release") or waits for a
     person ("hold").
     `rate`: at most so many events start, "10/s" or "600/m", in all processes of the group together.
+    `catch_up_rate`: the same of history only, which is what was in the topics when the group first started: a new group
+    leaves broker, database and providers to those that are there. What comes later is not held back by it.
     `on_reapply`: whether history run again on purpose runs these handlers for what they applied before.
 
     Raises GroupError naming what was expected and what was found.
@@ -89,6 +92,7 @@ class ConsumerGroup:
         on_dead: OnDead = "release",
         timeout: float = 60.0,
         rate: str | None = None,
+        catch_up_rate: str | None = None,
         on_reapply: OnReapply = "run",
         **unknown: Never,
     ) -> None:
@@ -108,7 +112,8 @@ class ConsumerGroup:
         self.give_up_after = _duration(where, "give_up_after", give_up_after)
         self.on_dead = _choice(where, "on_dead", on_dead, get_args(OnDead))
         self.timeout = _positive(where, "timeout", timeout)
-        self.rate = _rate(where, rate)
+        self.rate = _rate(where, "rate", rate)
+        self.catch_up_rate = _rate(where, "catch_up_rate", catch_up_rate)
         self.on_reapply = _choice(where, "on_reapply", on_reapply, get_args(OnReapply))
         self.handlers: dict[str, Handler] = {}
         self.path: Path | None = None  # the file that declares it, once discovered
@@ -241,11 +246,11 @@ def _duration(where: str, option: str, value: object) -> timedelta:
     return value
 
 
-def _rate(where: str, value: object) -> float | None:
+def _rate(where: str, option: str, value: object) -> float | None:
     """Events a second."""
     if value is None:
         return None
     found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is None or float(found[1]) == 0:
-        raise GroupError(f"{where}: rate: expected a rate such as '10/s' or '600/m', got {value!r}")
+        raise GroupError(f"{where}: {option}: expected a rate such as '10/s' or '600/m', got {value!r}")
     return float(found[1]) / _SECONDS[found[2]]

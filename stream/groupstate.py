@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -21,12 +21,13 @@ from stream.project import Project
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`planned`: the start offsets that the group's first start fixed. `seen`: partitions it has started on.
-    `topic_ids`: as they were when each topic was first met."""
+    `topic_ids`: as they were when each topic was first met. `history`: the ends of the logs at that moment."""
 
     planned: Mapping[Partition, int]
     seen: frozenset[Partition]
     topic_ids: Mapping[str, str]
     ledger_pruned_before: datetime | None
+    history: Mapping[Partition, int] = field(default_factory=dict)
 
     def has_met(self, topic: str) -> bool:
         return topic in self.topic_ids
@@ -63,35 +64,45 @@ class GroupState:
     def load(self) -> Memory:
         with self._connect() as connection:
             row = connection.execute(query("group_state"), [self._group]).fetchone()
-        planned, seen, ids, pruned = row or ({}, {}, {}, None)
+        planned, seen, ids, pruned, history = row or ({}, {}, {}, None, {})
         return Memory(
-            {(topic, int(p)): offset for topic, offsets in planned.items() for p, offset in offsets.items()},
+            _by_partition(planned),
             frozenset((topic, p) for topic, partitions in seen.items() for p in partitions),
             ids,
             pruned,
+            _by_partition(history),
         )
 
-    def begin(self, policy: str, starts: Mapping[Partition, int], topic_ids: Mapping[str, str]) -> Memory:
-        """Fix where the group begins on topics it meets for the first time. The first member to say it is right."""
-        offsets: dict[str, dict[str, int]] = {topic: {} for topic in topic_ids}
-        for (topic, partition), offset in starts.items():
-            offsets[topic][str(partition)] = offset
+    def begin(
+        self,
+        policy: str,
+        starts: Mapping[Partition, int],
+        ends: Mapping[Partition, int],
+        topic_ids: Mapping[str, str],
+    ) -> Memory:
+        """Fix where the group begins on topics it meets for the first time, and what is history to it: all before these
+        ends. The first member to say it is right."""
         with self._connect() as connection:
             connection.execute(
                 query("group_begin"),
                 {
                     "group": self._group,
                     "policy": policy,
-                    "offsets": Jsonb(offsets),
+                    "offsets": Jsonb(_by_topic(topic_ids, starts)),
+                    "ends": Jsonb(_by_topic(topic_ids, ends)),
                     "ids": Jsonb(dict(topic_ids)),
                 },
             )
         return self.load()
 
     def opened(
-        self, partitions: Iterable[Partition], gaps: Mapping[Partition, tuple[int, int]]
+        self,
+        partitions: Iterable[Partition],
+        gaps: Mapping[Partition, tuple[int, int]],
+        grown: Iterable[Partition] = (),
     ) -> set[Partition]:
-        """These partitions were started on, and are read by this worker; these ranges were never read.
+        """These partitions were started on, and are read by this worker; these ranges were never read; these their
+        topics got after the group had begun.
 
         Returns those whose last owner died: it never released them.
         """
@@ -102,6 +113,7 @@ class GroupState:
             connection.execute(query("assign"), names)
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
+            connection.execute(query("grown"), self._columns(grown))
         return unreleased
 
     def reapplied(self) -> list[tuple[int, Range]]:
@@ -159,3 +171,14 @@ class GroupState:
             application_name=f"stream-{self._group}",
             settings={"statement_timeout": "10s", "lock_timeout": "5s"},
         )
+
+
+def _by_partition(offsets: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
+    return {(topic, int(p)): offset for topic, of_topic in offsets.items() for p, offset in of_topic.items()}
+
+
+def _by_topic(topics: Iterable[str], offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {topic: {} for topic in topics}
+    for (topic, partition), offset in offsets.items():
+        found[topic][str(partition)] = offset
+    return found

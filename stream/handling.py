@@ -18,7 +18,7 @@ from stream.groups import ConsumerGroup, Handler
 from stream.lanes import LaneKey
 from stream.outbox import Outbox, Prepared
 from stream.outcomes import DONE, NO_HANDLER, UNRUN, Outcome
-from stream.pace import NotNow, Pace
+from stream.pace import NotNow, Paces
 from stream.schemas import AvroCodec, DecodeError
 from stream.watchdog import Desk
 from stream.work import Work
@@ -89,7 +89,7 @@ class Handling:
         blame: bool,
         careful: bool = False,
         desk: Desk | None = None,
-        pace: Pace | None = None,
+        pace: Paces | None = None,
     ) -> None:
         self.handled = False  # whether any handler may have run
         self.doomed = False
@@ -104,7 +104,7 @@ class Handling:
         self._outbox = outbox
         self._group = group
         self._desk = desk or Desk()
-        self._pace = pace
+        self._pace = None if pace is None or pace.rate is None else pace
         self._traces = spans.on()  # to ask costs as much as all that is counted of an event
         # A list of events is one call: what it did cannot be undone in parts.
         self._skips = group.on_reapply == "skip"
@@ -282,7 +282,7 @@ class Handling:
             work.outcome = outcome
 
     @staticmethod
-    def _take_turns(pace: Pace, count: int) -> None:
+    def _take_turns(pace: Paces, count: int) -> None:
         try:
             pace.take_turns(count)
         except NotNow as error:

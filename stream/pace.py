@@ -1,5 +1,6 @@
 """Pace: `rate="10/s"` held over all processes of a group, so that nothing that comes back at once (an outage's end, a
-replay, a rewind) knocks a provider down again. A rewind may set a lower one, for as long as history runs again.
+replay, a rewind) knocks a provider down again; and `catch_up_rate`, of history only, so that a new group leaves room
+for those that are there. A rewind may set a lower one, for as long as history runs again.
 
 Slots are taken ahead from group_state.next_slot, in a short transaction of their own, a tenth of a second's worth at
 a time. Slots stand a little further apart than the rate asks, and a thread that is late for its slot lets it go and
@@ -11,12 +12,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
 
 import psycopg
 
 from stream import database
 from stream.database import Connection, query
 from stream.errors import Unreachable
+from stream.events import Record
+from stream.groups import ConsumerGroup
+from stream.offsets import Partition
 
 MARGIN = 0.06  # of the rate, given away
 MOST = 1000.0
@@ -119,3 +124,62 @@ class Pace:
         left = at - time.monotonic()
         if self._stopping.is_set() or (left > 0 and self._stopping.wait(left)):
             raise NotNow
+
+
+class Paces:
+    """Which turns a run of records takes: history's, where it holds a record that was in its topic before the group's
+    first start (before `history`, to be set before the first run), else the group's own. Safe between threads."""
+
+    def __init__(self, own: Pace, catch_up: Pace) -> None:
+        self.history: Mapping[Partition, int] = {}
+        self._own = own
+        self._catch_up = catch_up
+        self._mine = threading.local()
+
+    @classmethod
+    def of(cls, group: ConsumerGroup, database_url: str, stopping: threading.Event) -> Paces:
+        """As the group says; the lower of two rates holds."""
+        own = Pace(database_url, group.name, group.rate, stopping)
+        rate = group.catch_up_rate
+        slower = rate is not None and (group.rate is None or rate < group.rate)
+        return cls(own, Pace(database_url, group.name, rate, stopping) if slower else own)
+
+    @property
+    def rate(self) -> float | None:
+        """The lowest that may hold; None where everything runs as fast as it can."""
+        return min((pace.rate for pace in (self._own, self._catch_up) if pace.rate is not None), default=None)
+
+    def limit(self, rate: float | None) -> None:
+        """A rewind's rate; None once it has none any more."""
+        self._own.limit(rate)
+        self._catch_up.limit(rate)
+
+    def begin(self, records: Iterable[Record]) -> None:
+        """This thread is to apply these next."""
+        history, pace = self.history, self._own
+        if pace is not self._catch_up and any(
+            record.offset < history.get((record.topic, record.partition), 0) for record in records
+        ):
+            pace = self._catch_up
+        self._mine.pace = pace
+
+    def approach(self) -> None:
+        """Wait until this thread's next slot is near: before a transaction is begun. Raises NotNow."""
+        self._of_run().approach()
+
+    def take_turns(self, count: int) -> None:
+        """Wait until so many events may start. Raises NotNow."""
+        self._of_run().take_turns(count)
+
+    def give_back(self) -> None:
+        """This thread starts nothing now: its slot is for others."""
+        self._of_run().give_back()
+
+    def close(self) -> None:
+        """To be called once no worker takes a turn any more."""
+        self._own.close()
+        self._catch_up.close()
+
+    def _of_run(self) -> Pace:
+        pace: Pace = getattr(self._mine, "pace", self._own)
+        return pace

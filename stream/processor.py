@@ -40,10 +40,11 @@ from stream.health import Health
 from stream.kafka.consumer import GroupConsumer
 from stream.kafka.reader import committed
 from stream.lanes import MOST_POSTPONED, Lanes, lane_of
+from stream.lookout import Lookout
 from stream.meters import GroupMeter
 from stream.offsets import Partition, Progress
 from stream.outcomes import BUSY
-from stream.pace import Pace
+from stream.pace import Paces
 from stream.project import Project
 from stream.rebalance import Rebalance, names
 from stream.recess import Recess
@@ -94,7 +95,7 @@ class Processor:
         self._assignment = Assignment(group, config, self._consumer, self._state, self._stopping, epochs)
         health = Health(config.retries)
         self._watchdog = Watchdog(group.name, group.timeout)
-        self._pace = Pace(config.database_url, group.name, group.rate, self._stopping)
+        self._pace = Paces.of(group, config.database_url, self._stopping)
         self._workers = Workers(
             _worker_count(group),
             worker,
@@ -119,6 +120,7 @@ class Processor:
             progress=self._watchdog.progress,
             committed=lambda: self._progress.known(),
         )
+        self._lookout = Lookout(config, group, worker, self._watchdog)
         self._lanes = Lanes(retry_topic(group.name))
         self._suspects = Suspects(group)
         self._dispatch = Dispatch(
@@ -174,8 +176,10 @@ class Processor:
         try:
             ends = self._assignment.prepare()
             self._ends = Ends(self.group.name, ends) if self._exit_at_end else None
+            self._pace.history = self._assignment.history
             self._assignment.patiently(self._control.start)
             self._watchdog.start()
+            self._lookout.start()
             while not self._stopping.is_set() and self._failure is None and not self._at_end():
                 self.run_once()
         except Stopping:
@@ -363,6 +367,7 @@ class Processor:
         self._quietly("close", self._pace.close)
         self._control.stop()
         self._watchdog.stop()
+        self._lookout.stop()
 
     def _await_landings(self, flights: set[Flight], deadline: float) -> None:
         """Collect until these have landed; others that land make room for new runs meanwhile."""

@@ -55,6 +55,7 @@ class Publisher:
         self.acknowledged: list[Row] = []
         self.rejected: list[tuple[Row, str, str]] = []
         self.known: set[int] = set()
+        self.drops = 0  # how often rows went out of memory unpublished
         self._bytes = 0
         self._config, self._codec = config, codec
         self._producer: TopicProducer | None = None
@@ -168,6 +169,7 @@ class Publisher:
         self._drop(lambda row: row.id in unsent)
 
     def _drop(self, unwanted: Callable[[Row], bool]) -> None:
+        self.drops += 1
         self._in_flight = {lane: row for lane, row in self._in_flight.items() if not unwanted(row)}
         waiting = {
             lane: deque(row for row in rows if not unwanted(row)) for lane, rows in self._waiting.items()

@@ -161,6 +161,8 @@ LINES = frozenset(
         "group.held",
         "group.leaving",
         "group.makes_way",
+        "lookout.waiting",
+        "topic.missing",
         "group.settings_refused",
         "group.waiting",
         "partition.start",

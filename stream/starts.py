@@ -26,18 +26,21 @@ class Place:
 
 @dataclass(frozen=True)
 class Start:
-    """Start at `offset`. `note` is worth a line in the log; `gap` are records retention took unread: [from, to)."""
+    """Start at `offset`. `note` is worth a line in the log; `gap` are records retention took unread: [from, to).
+    `grown`: the topic got this partition after the group had begun to read it."""
 
     offset: int
     note: str | None = None
     gap: tuple[int, int] | None = None
+    grown: bool = False
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Do not start: a person has to decide."""
+    """Do not start: a person has to decide. `recreated`: the topic is another than it was."""
 
     reason: str
+    recreated: bool = False
 
 
 def resolve(place: Place) -> Start | Stop:
@@ -53,7 +56,8 @@ def resolve(place: Place) -> Start | Stop:
     | none, started here before   | as planned again: the ledger makes what was applied a duplicate; pruned: stop |
     """
     if place.recreated:
-        return Stop("the topic was deleted and created again; its offsets mean nothing now")
+        return Stop("the topic was deleted and created again; its offsets mean nothing now", recreated=True)
+    grown = place.planned is None and not place.seen
     wanted = place.committed
     note = None
     if wanted is None:
@@ -72,8 +76,8 @@ def resolve(place: Place) -> Start | Stop:
             f"offset {wanted} lies beyond the end {place.high}: the log was cut, or the topic recreated"
         )
     if wanted < place.low:
-        return Start(place.low, "retention took records that were not read", gap=(wanted, place.low))
-    return Start(wanted, note)
+        return Start(place.low, "retention took records that were not read", (wanted, place.low), grown)
+    return Start(wanted, note, grown=grown)
 
 
 def resolve_retries(committed: int | None, low: int, high: int) -> Start:

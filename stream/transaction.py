@@ -23,7 +23,7 @@ from stream.groups import ConsumerGroup
 from stream.handling import Handling, Infrastructure, Unplaced
 from stream.ledger import Ledger, Taken
 from stream.outbox import Outbox
-from stream.pace import Pace
+from stream.pace import Paces
 from stream.schemas import AvroCodec
 from stream.settlement import Settlement
 from stream.watchdog import Desk
@@ -60,7 +60,7 @@ class Transactions:
         ledger: Ledger,
         settlement: Settlement,
         desk: Desk | None,
-        pace: Pace | None,
+        pace: Paces | None,
     ) -> None:
         self.blames = False
         self.careful_for = 0

@@ -36,6 +36,7 @@ class Unpublished:
         self._ids = Floors()
         self._places: dict[Pair, ReadFrom] = {}
         self._limits: dict[Pair, int] = {}
+        self._drops: dict[str, int] = {}  # of each topic's publisher
         self._tally = Tally()
         self._last_id = 0
         self._last_rows: dict[str, float] = {}  # topic -> when a read last found rows of it
@@ -86,6 +87,7 @@ class Unpublished:
     ) -> tuple[list[Row], list[int]]:
         """Rows of these topics in id order, and the ids in memory, which were left out."""
         settled = list(self._ids.settled)
+        self._notice_drops(wanting)
         queued = {
             (topic, shard): keys
             for topic, publisher in wanting.items()
@@ -98,6 +100,15 @@ class Unpublished:
         self._learn(limits, rows, complete, settled, wanting, queued)
         self._last_rows.update(dict.fromkeys((row.topic for row in rows), time.monotonic()))
         return rows, known
+
+    def _notice_drops(self, wanting: Mapping[str, Publisher]) -> None:
+        """Rows that a publisher dropped are in the table and not in memory: no read may begin behind them."""
+        for topic, publisher in wanting.items():
+            if self._drops.get(topic, 0) != publisher.drops:
+                self._drops[topic] = publisher.drops
+                for (of, _), place in self._places.items():
+                    if of == topic:
+                        place.was_lost()
 
     def _chosen_limits(
         self, session: ShardSession, wanting: Mapping[str, Publisher], queued: Queued

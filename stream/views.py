@@ -76,6 +76,29 @@ class RejectedRow:
     age_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that retention took before the group read them, from the first to before `to_offset`."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GrownPartition:
+    """A partition that a topic got after the group had begun to read it; read since `at`. `by`: who grew the topic with
+    `stream topics grow`; None: somebody did with another tool, and whether the group was drained is not known."""
+
+    group: str
+    topic: str
+    partition: int
+    at: datetime
+    by: str | None
+
+
 def outbox_status(connection: Connection) -> OutboxStatus:
     """The outbox in numbers, sick topics and relays."""
     [(pending, oldest_seconds, scheduled, rejected)] = connection.execute(query("outbox_status"))
@@ -111,6 +134,18 @@ def rejected_rows(
     chosen = {"topic": topic, "keys": list(keys) or None, "ids": list(ids) or None}
     with connection.cursor(row_factory=class_row(RejectedRow)) as cursor:
         return cursor.execute(query("outbox_rejected"), chosen).fetchall()
+
+
+def gaps(connection: Connection, group: str | None = None) -> list[Gap]:
+    """What retention took of the group's, or of all groups', before it was read; the newest first."""
+    with connection.cursor(row_factory=class_row(Gap)) as cursor:
+        return cursor.execute(query("gaps"), {"group": group}).fetchall()
+
+
+def grown_partitions(connection: Connection, group: str | None = None) -> list[GrownPartition]:
+    """Partitions that came while the group, or any group, was reading their topic; the newest first."""
+    with connection.cursor(row_factory=class_row(GrownPartition)) as cursor:
+        return cursor.execute(query("grown_partitions"), {"group": group}).fetchall()
 
 
 def as_json(value: object) -> Any:

@@ -15,12 +15,14 @@ import traceback
 import structlog
 
 from stream.context import Context
+from stream.events import Event
 from stream.meters import Durations
 
 log = structlog.get_logger("stream.watchdog")
 
 EXIT_CODE = 7
 TICK_S = 0.5
+MOMENT_S = 1.0
 
 
 class Desk:
@@ -65,6 +67,17 @@ class Watchdog:
         now = time.monotonic()
         contexts = [desk.context for desk in self._desks]
         return sum(context is not None and now >= context.deadline for context in contexts)
+
+    def in_hand(self) -> list[tuple[Event, float]]:
+        """What handlers have been at for longer than a moment, and for how many seconds."""
+        contexts = [desk.context for desk in self._desks]  # as above
+        now = time.monotonic()
+        return [
+            (event, now - context.begun)
+            for context in contexts
+            if context is not None and now - context.begun > MOMENT_S
+            for event in context.first_events()
+        ]
 
     def _run(self) -> None:
         while not self._stopping.wait(min(TICK_S, self._timeout / 4)):

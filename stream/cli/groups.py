@@ -8,14 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from stream import database, holds, overview
+from stream import adopting, database, holds, overview
 from stream.cli.choosing import span, time
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.groupstext import details_form, json_form, print_details, print_groups, words
+from stream.cli.text import plural
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import Unreachable, UsageError
-from stream.overview import GroupSummary, Known
+from stream.overview import Known
+from stream.verdicts import GroupSummary
 from stream.views import clock
 
 
@@ -36,10 +38,13 @@ def groups() -> None:
 def list_groups(config: Config, format_: str) -> None:
     """Each group: whether it runs, how far it is behind, what waits, what died, and what is wrong.
 
-    Without the broker all but the lag is shown, and the exit code is 3.
+    BEHIND is the age of the first record that the group has not finished. The verdict knows no thresholds: STOPPED,
+    nobody reads what waits; STALLED, a partition has not moved for a minute and a half; FALLING BEHIND, its lag grew
+    all that time; KEYS HELD, keys wait for you; HALTED, PAUSED, BREAKER OPEN, nothing starts. Without the broker all
+    but the lag is shown, and the exit code is 3.
     """
-    with _opened(config) as (_, known):
-        found, problem = overview.summaries(config, known)
+    with _opened(config) as (connection, known):
+        found, problem = overview.summaries(config, connection, known)
     if format_ == "json":
         print_json([json_form(one) for one in found])
     elif found:
@@ -58,7 +63,11 @@ def list_groups(config: Config, format_: str) -> None:
 def describe(config: Config, name: str, format_: str) -> None:
     """One group: what holds it and since when, its partitions, its processes, and what to type next.
 
-    BLOCKED BY is the key of a partition that has waited longest for its next try, or for you.
+    IN and OUT are records a second over the last half minute, from the looks that the group's processes write down
+    every ten seconds; where there are none, two looks are taken, two seconds apart. DRAINED is when the lag is gone if
+    both go on so; "growing" where it will not be. BLOCKED BY is what keeps the oldest unfinished record of a partition
+    from being finished: a key that is parked or held, or whose handler has been at work for long, or, in brackets, what
+    holds the group.
     """
     with _opened(config) as (connection, known):
         known.require(name, "stream groups describe")
@@ -122,6 +131,36 @@ def resume(config: Config, name: str, reason: str | None) -> None:
     _say_next([f"stream groups describe {name}"])
 
 
+@groups.command(
+    short_help="Go on with a topic that was created again.",
+    epilog="Example:  stream groups adopt email --topic orders --to-latest --reason 'moved to the new cluster'",
+)
+@click.argument("name")
+@click.option("--topic", required=True, help="The topic that was deleted and created again.")
+@click.option("--to-earliest", "place", flag_value="earliest", help="Begin at its first records.")
+@click.option(
+    "--to-latest", "place", flag_value="latest", help="Begin at its ends: what is in it is not read."
+)
+@click.option("--reason", help="Why; kept in stream.operator_action.")
+@config_options
+def adopt(config: Config, name: str, topic: str, place: str | None, reason: str | None) -> None:
+    """Let a group go on with a topic that was deleted and created again under it.
+
+    Its old offsets mean nothing there, so the group refuses to start until somebody says where it begins. What the
+    ledger knows stays known: an event that comes again under its old id is not applied again.
+    """
+    if place is None:
+        raise UsageError("say where the group begins: --to-earliest or --to-latest")
+    with _opened(config) as (connection, known):
+        known.require(name, "stream groups describe")
+        earliest = place == "earliest"
+        done = adopting.adopt(config, connection, known, name, topic, earliest=earliest, reason=reason)
+    say(f"{name}: begins at the {place} offsets of {topic}; {plural(done.records, 'record')} to read")
+    if done.parked:
+        say(f"{plural(done.parked, 'event')} of the old topic are parked still, and run once the group does")
+    _say_next([f"stream consume --group {name}"])
+
+
 @contextmanager
 def _opened(config: Config) -> Iterator[tuple[Connection, Known]]:
     with database.connect(
@@ -155,4 +194,5 @@ def _say_next(commands: Sequence[str]) -> None:
 def _next(one: GroupSummary) -> list[str]:
     looks = [f"stream parked list --group {one.group}"] if one.held else []
     looks += [f"stream dlq list --group {one.group}"] if one.dead else []
-    return [*looks, *one.commands]
+    here = f"stream groups describe {one.group}"
+    return list(dict.fromkeys([*looks, *(command for command in one.commands if command != here)]))

@@ -13,13 +13,14 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
     TopicDescription,
 )
 
 from stream.config import Config
-from stream.errors import StreamError, Unreachable, UsageError
+from stream.errors import Refused, StreamError, Unreachable, UsageError
 from stream.kafka.settings import client_settings
 from stream.topics import Topic
 
@@ -133,6 +134,22 @@ def create_topics(config: Config, topics: Iterable[Topic]) -> None:
                 ) from None
     deadline = time.monotonic() + 15
     while not wanted.keys() <= partition_counts(config).keys() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def grow_topic(config: Config, topic: str, partitions: int) -> None:
+    """Give the topic so many partitions in all, and wait until the brokers list them.
+
+    Raises Refused with the broker's reason where it says no.
+    """
+    client = admin(config)
+    name = config.prefix + topic
+    try:
+        client.create_partitions([NewPartitions(name, partitions)], operation_timeout=15)[name].result(20)
+    except KafkaException as error:
+        raise Refused(f"Kafka does not grow {topic}: {error.args[0].str()}") from None
+    deadline = time.monotonic() + 15
+    while partition_counts(config).get(topic, 0) < partitions and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stream.config import Config
+from stream.events import Record, cloud_attributes, event_id
 from stream.kafka.admin import REACH_TIMEOUT_S, admin, unreachable
 from stream.kafka.reader import committed
 from stream.kafka.settings import client_settings
@@ -26,20 +30,32 @@ _LEADERLESS = frozenset(
     }
 )
 PATIENCE_S = 4.0  # for the records whose ages are asked for, of all groups together
+LATEST_S = 253402300799.0  # of a datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NextRecord:
+    """The record at a committed offset: the first that the group has not finished. `time`: when the broker took it."""
+
+    offset: int
+    key: bytes | None
+    event_id: UUID
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """One partition of a group: its committed offset, the end, and how far the first is behind the second.
 
-    `lag` counts what is still in the log. `lag_seconds`: the age of the next record. Both are None where the group has
-    committed nothing in this topic; the latter also where the record did not come in time.
+    `lag` counts what is still in the log. `lag_seconds`: the age of the next record, `next`. Both are None where the
+    group has committed nothing in this topic; the latter also where the record did not come in time.
     """
 
     committed: int | None
     end: int
     lag: int | None = None
     lag_seconds: float | None = None
+    next: NextRecord | None = None
 
 
 def lags(config: Config, groups: Mapping[str, Collection[str]]) -> dict[str, dict[Partition, PartitionLag]]:
@@ -47,31 +63,32 @@ def lags(config: Config, groups: Mapping[str, Collection[str]]) -> dict[str, dic
 
     Raises Unreachable where no broker answers.
     """
-    client = admin(config)
-    consumer = _looking(config)
     deadline = time.monotonic() + PATIENCE_S
-    try:
-        # The committed offsets first: the ends, read after them, are never below.
-        offsets = {group: committed(config, group, client) for group in groups}
-        bounds = _bounds(config, client, consumer, {topic for topics in groups.values() for topic in topics})
+    with _client(config) as consumer:
+        places, lows = _places(config, consumer, groups)
         found = {}
-        for group, topics in groups.items():
-            of_group = {
-                partition: behind(partition, offsets[group], low, end)
-                for partition, (low, end) in bounds.items()
-                if partition[0] in topics
-            }
-            nexts = {p: max(one.committed or 0, bounds[p][0]) for p, one in of_group.items() if one.lag}
-            ages = _ages(config, consumer, nexts, deadline)
+        for group, of_group in places.items():
+            nexts = {p: max(one.committed or 0, lows[p]) for p, one in of_group.items() if one.lag}
+            records = _records(config, consumer, nexts, deadline)
             found[group] = {
-                partition: replace(one, lag_seconds=0.0 if one.lag == 0 else ages.get(partition))
+                partition: _aged(one, records.get(partition), partition in records)
                 for partition, one in of_group.items()
             }
         return found
-    except KafkaException as error:
-        raise unreachable(config, error) from None
-    finally:
-        consumer.close()
+
+
+def offsets(
+    config: Config, groups: Mapping[str, Collection[str]]
+) -> dict[str, dict[Partition, PartitionLag]]:
+    """The same without ages, which is quick. Raises Unreachable."""
+    with _client(config) as consumer:
+        return _places(config, consumer, groups)[0]
+
+
+def ends_of(config: Config, topic: str) -> dict[Partition, tuple[int, int]]:
+    """First offset and end of each partition of a topic. Raises Unreachable."""
+    with _client(config) as consumer:
+        return _bounds(config, admin(config), consumer, [topic])
 
 
 def lags_behind(config: Config, offsets: Mapping[Partition, int]) -> dict[Partition, PartitionLag]:
@@ -79,8 +96,8 @@ def lags_behind(config: Config, offsets: Mapping[Partition, int]) -> dict[Partit
 
     Without the partitions that nobody leads now. Raises Unreachable where no broker answers.
     """
-    consumer = _looking(config)
-    try:
+    deadline = time.monotonic() + PATIENCE_S
+    with _client(config) as consumer:
         found, nexts = {}, {}
         for partition, offset in offsets.items():
             asked = TopicPartition(config.prefix + partition[0], partition[1])
@@ -93,15 +110,11 @@ def lags_behind(config: Config, offsets: Mapping[Partition, int]) -> dict[Partit
             found[partition] = behind(partition, offsets, low, end)
             if found[partition].lag:
                 nexts[partition] = max(offset, low)
-        ages = _ages(config, consumer, nexts, time.monotonic() + PATIENCE_S)
+        records = _records(config, consumer, nexts, deadline)
         return {
-            partition: replace(one, lag_seconds=0.0 if one.lag == 0 else ages.get(partition))
+            partition: _aged(one, records.get(partition), partition in records)
             for partition, one in found.items()
         }
-    except KafkaException as error:
-        raise unreachable(config, error) from None
-    finally:
-        consumer.close()
 
 
 def behind(partition: Partition, offsets: Mapping[Partition, int], low: int, end: int) -> PartitionLag:
@@ -116,9 +129,10 @@ def behind(partition: Partition, offsets: Mapping[Partition, int], low: int, end
     return PartitionLag(offset, end, max(0, end - max(offset or 0, low)))
 
 
-def _looking(config: Config) -> Consumer:
-    """A client that belongs to no group, and fetches little."""
-    return Consumer(
+@contextmanager
+def _client(config: Config) -> Iterator[Consumer]:
+    """Raises Unreachable for what the client raises."""
+    consumer = Consumer(
         client_settings(config, "stream-lag")
         | {
             "group.id": config.prefix + "stream-lag",  # asked for, and never used
@@ -130,6 +144,31 @@ def _looking(config: Config) -> Consumer:
             "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
         }
     )
+    try:
+        yield consumer
+    except KafkaException as error:
+        raise unreachable(config, error) from None
+    finally:
+        consumer.close()
+
+
+def _places(
+    config: Config, consumer: Consumer, groups: Mapping[str, Collection[str]]
+) -> tuple[dict[str, dict[Partition, PartitionLag]], dict[Partition, int]]:
+    """How far each group is, and the first offsets of the logs."""
+    client = admin(config)
+    # The committed offsets first: the ends, read after them, are never below.
+    committed_of = {group: committed(config, group, client) for group in groups}
+    bounds = _bounds(config, client, consumer, {topic for topics in groups.values() for topic in topics})
+    places = {
+        group: {
+            partition: behind(partition, committed_of[group], low, end)
+            for partition, (low, end) in bounds.items()
+            if partition[0] in topics
+        }
+        for group, topics in groups.items()
+    }
+    return places, {partition: low for partition, (low, _) in bounds.items()}
 
 
 def _bounds(
@@ -147,12 +186,12 @@ def _bounds(
     return found
 
 
-def _ages(
+def _records(
     config: Config, consumer: Consumer, nexts: Mapping[Partition, int], deadline: float
-) -> dict[Partition, float]:
-    """The ages of the records at these offsets; where no record is left, but marks of transactions, it is 0."""
+) -> dict[Partition, NextRecord | None]:
+    """The records at these offsets; None where no record is left, but marks of transactions."""
     waiting = set(nexts)
-    ages: dict[Partition, float] = {}
+    records: dict[Partition, NextRecord | None] = {}
     consumer.assign([TopicPartition(config.prefix + t, n, offset) for (t, n), offset in nexts.items()])
     while waiting and (left := deadline - time.monotonic()) > 0:
         message = consumer.poll(left)
@@ -164,6 +203,28 @@ def _ages(
             continue
         waiting.discard(partition)
         consumer.pause([TopicPartition(config.prefix + partition[0], partition[1])])  # one of each is enough
-        ages[partition] = 0.0 if error is not None else max(0.0, time.time() - message.timestamp()[1] / 1000)
+        records[partition] = None if error is not None else _next_record(message, partition[0])
     consumer.unassign()
-    return ages
+    return records
+
+
+def _next_record(message: Message, topic: str) -> NextRecord:
+    key = message.key()
+    try:
+        headers = message.headers() or []
+        text, _, _ = cloud_attributes(headers)  # type: ignore[arg-type]  # values are bytes or None
+    except UnicodeDecodeError:  # no event of ours, but it may stand in the way of some
+        text = None
+    bytes_of = key.encode() if isinstance(key, str) else key
+    stamp = message.timestamp()[1]
+    record = Record(topic, message.partition() or 0, message.offset() or 0, bytes_of, None, (), stamp)
+    time = datetime.fromtimestamp(min(max(stamp, 0) / 1000, LATEST_S), UTC)
+    return NextRecord(record.offset, bytes_of, event_id(record, text), time)
+
+
+def _aged(one: PartitionLag, record: NextRecord | None, came: bool) -> PartitionLag:
+    if one.lag == 0 or (came and record is None):
+        return replace(one, lag_seconds=0.0)
+    if record is None:
+        return one
+    return replace(one, lag_seconds=max(0.0, time.time() - record.time.timestamp()), next=record)

@@ -32,7 +32,10 @@ SUMMARY = {
 }  # fmt: skip
 PARTITION = {
     "topic", "partition", "committed", "end", "lag", "lag_seconds", "rate_in", "rate_out", "eta_seconds", "owner",
-    "blocked_by",
+    "movement", "blocked_by", "blocked_why", "oldest",
+}  # fmt: skip
+DETAILS = SUMMARY | {
+    "rate_in", "rate_out", "eta_seconds", "rated_over", "partitions", "workers", "gaps", "grown",
 }  # fmt: skip
 RESTING = """
 from stream import ConsumerGroup
@@ -125,12 +128,12 @@ def test_the_lag_of_a_group_that_is_caught_up_and_of_one_half_way(
     ]
     before = time.time()
     found = the_group(small)
-    assert (found["lag"], found["verdict"]) == (6, "NO MEMBERS")
+    assert (found["lag"], found["verdict"]) == (6, "STOPPED")
     assert before - written <= found["lag_seconds"] <= time.time() - written
     result = stream(small, "groups", "describe", "testers")
     assert hints(result) == ["stream consume --group testers"]
     detail = stream_json(small, "groups", "describe", "testers")
-    assert set(detail) == SUMMARY | {"partitions", "workers"}
+    assert set(detail) == DETAILS
     assert all(set(one) == PARTITION for one in detail["partitions"])
     assert [(one["topic"], one["partition"]) for one in detail["partitions"]] == [
         (topic, number) for topic in ("testers.retry", "things") for number in range(4)
@@ -400,8 +403,10 @@ def test_describe_names_who_reads_what_and_which_key_blocks(
     [worker] = detail["workers"]
     assert (worker["there"], worker["partitions"]) == (True, 8)
     assert {one["owner"] for one in detail["partitions"]} == {worker["worker"]}
-    blocked = [one for one in detail["partitions"] if one["blocked_by"] is not None]
-    assert [(one["topic"], one["blocked_by"]) for one in blocked] == [("things", "bad")]
+    blocked = {one["blocked_by"]: one for one in detail["partitions"] if one["blocked_by"] is not None}
+    assert {one["topic"] for one in blocked.values()} == {"things"}
+    assert blocked["bad"]["blocked_why"].startswith("parked since 20")
+    assert "not yet; and" not in blocked["bad"]["blocked_why"]
     assert (detail["parked"], detail["held"]) == (1, 0)
     assert "at 7 (20" in text
     until(lambda: len(effects()) == 1)

@@ -68,6 +68,15 @@ def test_a_read_that_was_cut_short_moves_nothing_but_remembers_who_was_left_out(
     assert place.refills(set())
 
 
+def test_what_is_dropped_from_memory_is_read_again_before_what_stands_behind_it() -> None:
+    place = ReadFrom()
+    place.was_read(set(), settled=17, lowest=1, last=3, full=True)
+    assert place.begin({b"hot"}) == 3, "the others' rows up to there are in memory"
+    place.was_lost()
+    place.was_cut_short(set())
+    assert place.begin({b"hot"}) == 0
+
+
 @dataclass
 class Table:
     """One shard: transactions take a key's lock and then an id, and commit or roll back in any order."""
@@ -165,6 +174,7 @@ def test_whatever_commits_when_every_row_is_read_and_each_key_in_order(
             publish(argument)
         else:
             memory = {key: [] for key in KEYS}
+            place.was_lost()
 
     for key in KEYS:
         table.end(key, commits=True)

@@ -21,10 +21,12 @@ def group(name: Any = "testers", topics: Any = ("things",), **options: Any) -> C
 
 
 def test_a_group_keeps_what_it_was_given() -> None:
-    g = group(batch=500, give_up_after="90m", rate="600/m", start="2026-01-02T03:00:00+02:00")
+    g = group(
+        batch=500, give_up_after="90m", rate="600/m", catch_up_rate="5/s", start="2026-01-02T03:00:00+02:00"
+    )
     assert (g.batch, g.concurrency, g.attempts, g.on_dead, g.on_reapply) == (500, 8, 5, "release", "run")
     assert g.give_up_after == timedelta(minutes=90)
-    assert g.rate == 10.0
+    assert (g.rate, g.catch_up_rate) == (10.0, 5.0)
     assert g.start == datetime(2026, 1, 2, 1, tzinfo=UTC)
 
 
@@ -50,6 +52,7 @@ def test_a_group_keeps_what_it_was_given() -> None:
         ({"timeout": 0}, "seconds above 0"),
         ({"timeout": float("nan")}, "seconds above 0"),
         ({"rate": "fast"}, "such as '10/s'"),
+        ({"catch_up_rate": 50}, "catch_up_rate: expected a rate such as '10/s'"),
         ({"rate": "0/s"}, "such as '10/s'"),
         ({"on_reapply": "ask"}, "one of run, skip"),
         ({"bacth": 5}, "unknown option 'bacth'; did you mean 'batch'?"),

@@ -30,6 +30,16 @@ def test_a_partition_added_later_starts_at_its_beginning_whatever_the_policy() -
     assert isinstance(start, Start)
     assert (start.offset, start.gap) == (0, None)
     assert "new partition" in str(start.note)
+    assert start.grown
+
+
+def test_a_partition_is_grown_at_its_first_start_only() -> None:
+    later = replace(KNOWN, planned=None)
+    assert resolve(later) == Start(50)
+    assert resolve(replace(later, seen=False)) == Start(50, grown=True)
+    assert resolve(replace(later, seen=False, committed=4)) == Start(
+        10, "retention took records that were not read", (4, 10), grown=True
+    )
 
 
 def test_a_lost_commit_starts_over_where_the_group_once_began_and_says_so() -> None:
