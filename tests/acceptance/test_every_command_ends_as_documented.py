@@ -160,7 +160,7 @@ CASES = [
     Case("topics grow nothing --partitions 9", 2),
     Case("topics grow things --partitions 9", 3, NO_BROKER),
     Case("groups adopt testers --topic things", 2),
-    Case("groups adopt testers --topic nothing --to-earliest", 1),
+    Case("groups adopt testers --topic nothing --to-earliest", 4),
     Case("groups adopt tester --topic things --to-earliest", 2),
     Case("groups adopt testers --topic things --to-earliest", 3, NO_BROKER),
     Case("rewind --group testers --to-earliest", 0),
