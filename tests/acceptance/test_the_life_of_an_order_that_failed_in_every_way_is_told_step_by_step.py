@@ -1,5 +1,5 @@
-"""An order that is tried again, parks what comes behind it, dies, and is replayed: `order show` has every step, in
-order, at the times that the log and the database have."""
+"""An order that is tried again, parks what comes behind it, dies, is replayed and reapplied: `order show` has every
+step, in order, at the times that the log and the database have."""
 
 from __future__ import annotations
 
@@ -154,4 +154,21 @@ def test_every_step_of_a_hard_life_is_told(
         strict=True,
     ):
         assert expected in word
+
+    # History run again is told beside the first run, which stays as it was.
+    words_of = ("rewind", "--group", "testers", "--to-earliest", "--reapply", "--execute")
+    rewind = run(*words_of, env=environment, cwd=project.root)
+    assert rewind.wait() == 0, rewind.stderr
+    until(lambda: effects.by_key() == {"bad": [0, 1, 2, 0, 1, 2]}, 60, lambda: worker.stderr)
+    reapplied = dict(effects.fetch("select event_id::text, at from stream.ledger where epoch = 1"))
+    for before, event in zip(events, events_of(project, environment), strict=True):
+        first_run, second_run = event["groups"]
+        assert (first_run["epoch"], first_run["steps"]) == (0, before["groups"][0]["steps"])
+        assert (second_run["epoch"], second_run["outcome"], kinds(second_run["steps"])) == (
+            1,
+            "done",
+            ["done"],
+        )
+        assert time_of(second_run["steps"][0]) == reapplied[event["event_id"]]
+    assert "epoch 1" in show(project, environment).stdout
     assert (worker.stop(), relay.stop()) == (0, 0)

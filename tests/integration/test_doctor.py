@@ -134,7 +134,7 @@ def test_a_topic_that_was_grown_by_another_tool(small: Config) -> None:
 def test_a_topic_that_topics_toml_wants_wider(small: Config, project: Project) -> None:
     catalog = project.root / "schemas" / "topics.toml"
     catalog.write_text(catalog.read_text().replace("partitions = 2", "partitions = 5"))
-    assert wrong(small) == [("partitions", "warning", "stream groups list")]
+    assert wrong(small) == [("partitions", "warning", "stream topics grow echoes --partitions 5")]
 
 
 def test_a_setting_that_is_not_as_in_topics_toml(small: Config, project: Project) -> None:

@@ -120,7 +120,8 @@ def test_a_try_that_ends_without_a_death_blames_no_suspect(
     for n in range(4):
         w = worker(stop if how == "stop" else apply, name=f"w{n}")
         if how == "rate":
-            pace = Paces(Pace(database_url, "testers", 0.1, w.stopping), None)
+            own = Pace(database_url, "testers", 0.1, w.stopping)
+            pace = Paces(own, own)
             conn.execute("update stream.group_state set next_slot = clock_timestamp() + interval '1 hour'")
             conn.commit()
             pace.approach = lambda: None  # type: ignore[method-assign]  # the slot is far ahead, and waited for inside
@@ -190,7 +191,7 @@ def test_a_key_at_work_elsewhere_takes_no_turn_of_the_rate(
     pace._book = lambda: booked.append(book())  # type: ignore[method-assign]  # one slot each, at this rate
     good, busy = worker(apply, name="good"), worker(apply, name="busy")
     for w in (good, busy):
-        w.execution._pace = w.execution._transactions._pace = Paces(pace, None)
+        w.execution._pace = w.execution._transactions._pace = Paces(pace, pace)
     behind = record(small, "bad", 2)
     with ThreadPoolExecutor(1) as another:
         for n in range(4):
