@@ -113,6 +113,8 @@ class GroupState:
             connection.execute(query("assign"), names)
             for (topic, partition), (low, high) in gaps.items():
                 connection.execute(query("gap"), [self._group, topic, partition, low, high])
+                # What made way for a range that is run again will not be read there any more.
+                reapplies.pass_over(connection, self._group, topic, partition, low, high)
             connection.execute(query("grown"), self._columns(grown))
         return unreleased
 

@@ -91,6 +91,7 @@ class Moving:
             self._await_recess(rewind)
             failpoint("rewind.away")
             self._settle()  # of one that was cut off
+            self._refuse_twice(rewind)
             plan = self.resolve()
             undo = self._save(plan, rewind)
             failpoint("rewind.saved")
@@ -99,7 +100,7 @@ class Moving:
             self._move(plan)
             failpoint("rewind.moved")
             self._read_back(plan, undo)
-            if self._settle() is False:
+            if not self._settled_as_moved(rewind, plan):
                 raise PartlyDone(
                     f"group {self.group!r}: its members came back before its offsets were moved",
                     hint=f"stream rewind --group {self.group} --to-current",
@@ -229,6 +230,24 @@ class Moving:
             if self.mode == "reapply" and ranges:
                 epoch = reapplies.plan(self.connection, self.group, ranges, who=who(), reason=self.reason)
                 self.connection.execute(query("set_epoch"), {"rewind": rewind, "epoch": epoch})
+
+    def _refuse_twice(self, rewind: int) -> None:
+        """Who repeats a reapply that was cut off means the same one, and it may have gone through."""
+        if self.mode != "reapply":
+            return
+        before = {"group": self.group, "rewind": rewind}
+        for id, epoch in self.connection.execute(query("reapply_before"), before):
+            raise Refused(
+                f"group {self.group!r}: rewind {id}, which was cut off, did move the offsets, and its range runs again"
+                f" as epoch {epoch}; nothing more was changed; once more would run all of it yet again",
+                hint=f"stream groups describe {self.group}",
+            )
+
+    def _settled_as_moved(self, rewind: int, plan: RewindPlan) -> bool:
+        """By us now; or by members that waited no longer, who may have found the old offsets."""
+        self._settle()
+        [(moved,)] = self.connection.execute(query("rewind_moved"), {"rewind": rewind})
+        return bool(moved) or not plan.moves
 
     def _settle(self) -> bool | None:
         return reapplies.settle(self.connection, self.group, partial(committed, self.config, self.group))

@@ -43,7 +43,7 @@ def settle(
     connection: Connection, group: str, committed: Callable[[], Mapping[Partition, int]]
 ) -> bool | None:
     """Make true what became of a rewind that was cut off, or of one's own: whether its offsets were moved, None where
-    there is nothing to settle. While nobody reads; `committed` asks the broker.
+    there is nothing left to settle. While nobody reads; `committed` asks the broker.
 
     One commit moves all offsets of a rewind, so they are all old or all new.
     """
@@ -73,6 +73,7 @@ def finish(connection: Connection, group: str, epoch: int) -> int:
     with connection.transaction():
         lanes = [lane for (lane,) in connection.execute(query("lanes_reapplied"), asked)]
         connection.execute(query("lock_lanes"), {"lanes": lanes})
+        connection.execute(query("forget_read"), asked)  # before what is set aside now
         [(moved,)] = connection.execute(query("set_parked_aside"), asked)
         connection.execute(query("leave_live_heads"), asked | {"lanes": lanes})
         connection.execute(query("finish_reapply"), asked)

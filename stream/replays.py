@@ -56,7 +56,8 @@ def replay(connection: Connection, id: int, *, most_replays: int = MOST_REPLAYS)
 
 
 def discard(connection: Connection, id: int, reason: str) -> Act:
-    """Close the letter: its event never runs. A key that it holds goes on. Raises as `replay` does."""
+    """Close the letter: its event never runs, unless history is run again later. A key that it holds goes on. Raises as
+    `replay` does."""
     letter = letters.one(connection, id)
     act = partial(_discard, connection, letter, reason)
     return alone(connection, _lane(letter), name_of(letter), act, hint=f"stream dlq show {id}")
@@ -70,6 +71,11 @@ def _replay(connection: Connection, letter: LetterDetails, most_replays: int) ->
         freed = _take_away(connection, letter)
         reason = f"its effect is there already, the ledger says {outcome}"
         return _close(connection, Act(letter, "superseded", reason, freed), "dlq replay")
+    [(epoch,)] = connection.execute(query("epoch_of_letter"), {"letter": letter.id})
+    if (
+        epoch > letter.epoch
+    ):  # before the earlier events of its key, its effect would be overwritten by theirs
+        return Act(letter, "closed", f"it is tried in its turn: epoch {epoch} runs its part of history again")
     if letter.replays >= most_replays:
         return Act(letter, "worn out", f"it was replayed {letter.replays} times before")
     connection.execute(query("forget_death"), {"letter": letter.id})
@@ -85,6 +91,8 @@ def _discard(connection: Connection, letter: LetterDetails, reason: str) -> Act:
     if status != "open":
         return Act(letter, "closed", f"it is {status} already")
     freed = _take_away(connection, letter)
+    arguments = {"letter": letter.id, "who": who(), "reason": reason}
+    connection.execute(query("discard_event"), arguments)
     return _close(connection, Act(letter, "discarded", reason, freed), "dlq discard")
 
 

@@ -303,8 +303,8 @@ def _age_s(work: Work) -> float:
 
 
 def _tried_at_last(work: Work) -> bool:
-    """Of a range run again, and applied in no epoch before: maybe since it was given up."""
-    return work.epoch > 0 and work.claimed and not work.rerun and (work.finished or work.failed)
+    """Of a range run again: maybe it was given up in an earlier epoch."""
+    return work.epoch > 0 and work.claimed and (work.finished or work.failed)
 
 
 def _moves(work: Work) -> bool:

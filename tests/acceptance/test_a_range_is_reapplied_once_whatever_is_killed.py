@@ -73,6 +73,9 @@ def test_a_command_killed_at_any_step_is_finished_or_has_done_nothing(
         # The group's next process that reads, or the next command, makes true what became of it.
         assert consume(project, environment, at_end=True).wait() == 0
         effects.check(applied(load, times))
+        if step in ("rewind.moved", "rewind.settled"):  # who types it again means the same one
+            second = run(*ALL, env=environment, cwd=project.root)
+            assert second.wait() == 4 and "did move the offsets" in second.stderr, second.stderr
     again = run(*ALL, env=environment, cwd=project.root)
     assert again.wait() == 0, again.stderr
     assert consume(project, environment, at_end=True).wait() == 0

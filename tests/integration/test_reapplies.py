@@ -272,3 +272,80 @@ def test_what_is_planned_can_be_undone_until_it_is_finished(conn) -> None:
     reapplies.finish(conn, "testers", later)
     reapplies.undo(conn, "testers", later)  # too late
     assert conn.execute(count).fetchone() == (2,)
+
+
+def test_what_is_parked_again_after_it_made_way_survives_the_next_range_and_its_undo(
+    small, retrying, seen, conn
+) -> None:
+    handler, epochs = Failing(1, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in range(3)]
+    w.run(*records)
+    again(conn, epochs, records)
+    assert w.kinds(*records) == ["done", "parked", "parked"]
+    again(conn, epochs, records)
+    reapplies.pass_over(conn, "testers", "things", 0, records[0].offset, records[-1].offset + 1)
+    conn.commit()
+    assert [offset for offset, *_ in parked(conn)] == [each.offset for each in records[1:]]
+
+
+def test_what_was_applied_since_is_not_held_again(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(1, error=PermanentError("a bug")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs, on_dead="hold")
+    records = [record(small, "b", 0), record(small, "a", 1)]
+    w.run(*records)
+    handler.numbers.clear()
+    again(conn, epochs, records)
+    assert w.kinds(records[1]) == ["done"]
+    reapplies.pass_over(conn, "testers", "things", 0, records[0].offset, records[-1].offset + 1)
+    conn.commit()
+    assert parked(conn) == []
+
+
+def test_letters_of_a_range_that_is_run_again(small, retrying, seen, conn) -> None:
+    """Not replayed out of turn; one that is discarded meanwhile is not run."""
+    handler, epochs = Failing(0, 1, error=PermanentError("a bug")), Epochs()
+    w: RetryingWorker = retrying(handler, epochs=epochs)
+    records = [record(small, key, n) for n, key in enumerate("ab")]
+    for each in records:
+        w.run(each)
+    handler.numbers.clear()
+    again(conn, epochs, records)
+    act = replays.replay(conn, 1)
+    assert (act.result, "in its turn" in act.reason) == ("closed", True)
+    assert replays.discard(conn, 2, "not needed").result == "discarded"
+    conn.commit()
+    assert [w.kinds(each) for each in records] == [["done"], ["duplicate"]]
+    assert seen() == [(0, 0)]
+
+
+def test_what_was_skipped_is_run_as_for_the_first_time(small, retrying, seen, conn) -> None:
+    skipping = True
+
+    def handler(event: Event, ctx: Context) -> None:
+        if skipping:
+            return ctx.skip("a mistake")
+        apply(event, ctx)
+
+    epochs = Epochs()
+    w: RetryingWorker = retrying(handler, epochs=epochs)
+    made = record(small, "a", 0)
+    w.run(made)
+    skipping = False
+    again(conn, epochs, [made])
+    assert w.kinds(made) == ["done"]
+    assert (seen(), emitted(conn)) == ([(0, 0)], 1)
+
+
+def test_the_letter_of_a_second_run_is_closed_by_the_third(small, retrying, seen, conn) -> None:
+    handler, epochs = Failing(error=PermanentError("a bug")), Epochs()
+    w: RetryingWorker = retrying(handler, epochs=epochs)
+    made = record(small, "a", 0)
+    w.run(made)
+    handler.numbers.add(0)
+    again(conn, epochs, [made])
+    assert w.kinds(made) == ["dead"]
+    handler.numbers.clear()
+    again(conn, epochs, [made])
+    assert w.kinds(made) == ["done"]
+    assert letters(conn) == [("superseded", 1)]

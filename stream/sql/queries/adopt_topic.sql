@@ -6,6 +6,14 @@ with positions as (
     delete from stream.assignment where consumer_group = %(group)s and topic = %(topic)s
 ), grown as (
     delete from stream.grown_partition where consumer_group = %(group)s and topic = %(topic)s
+), ranges as (
+    delete from stream.reapply where consumer_group = %(group)s and topic = %(topic)s
+), aside as (
+    delete from stream.reapply_parked where consumer_group = %(group)s and topic = %(topic)s returning *
+), back as (
+    insert into stream.parked select * from aside on conflict do nothing returning lane
+), called as (
+    select stream.leave_live_heads(%(group)s, array(select lane from back)) as n
 ), begun as (
     update stream.group_state
     set topic_ids = topic_ids || jsonb_build_object(%(topic)s::text, %(id)s::text),

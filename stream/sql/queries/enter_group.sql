@@ -6,4 +6,4 @@ with gone as (
 )
 insert into stream.worker (consumer_group, worker, session) values (%(group)s, %(worker)s, pg_backend_pid())
 on conflict (consumer_group, worker) do update
-set session = excluded.session, seen_at = clock_timestamp(), progress = null, made_way_for = null, handling = '[]'
+set session = excluded.session, seen_at = clock_timestamp(), progress = null, handling = '[]'

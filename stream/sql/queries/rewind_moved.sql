@@ -1,0 +1,1 @@
+select moved from stream.rewind where id = %(rewind)s
