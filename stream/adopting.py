@@ -10,9 +10,8 @@ from psycopg.types.json import Jsonb
 from stream.config import Config
 from stream.database import Connection, query
 from stream.errors import Refused
+from stream.kafka import positions
 from stream.kafka.admin import topic_ids
-from stream.kafka.lag import ends_of
-from stream.kafka.reader import set_committed
 from stream.operators import write_action
 from stream.overview import Known
 
@@ -55,11 +54,11 @@ def adopt(
         )
     if known.rows[group]["members"]:
         raise Refused(f"group {group} has members; stop its processes first", hint=look)
-    bounds = ends_of(config, topic)
+    bounds = positions.bounds(config, [topic])
     offsets = {number: low if earliest else high for (_, number), (low, high) in bounds.items()}
     ends = {number: high for (_, number), (_, high) in bounds.items()}
     # The broker first: with the offsets alone the group still refuses to start, and this can be done again.
-    set_committed(config, group, {(topic, number): offset for number, offset in offsets.items()})
+    positions.move_offsets(config, group, {(topic, number): offset for number, offset in offsets.items()})
     with connection.transaction():
         arguments = {"group": group, "topic": topic, "id": id, "offsets": Jsonb(offsets), "ends": Jsonb(ends)}
         row = connection.execute(query("adopt_topic"), arguments).fetchone()

@@ -85,12 +85,6 @@ def offsets(
         return _places(config, consumer, groups)[0]
 
 
-def ends_of(config: Config, topic: str) -> dict[Partition, tuple[int, int]]:
-    """First offset and end of each partition of a topic. Raises Unreachable."""
-    with _client(config) as consumer:
-        return _bounds(config, admin(config), consumer, [topic])
-
-
 def lags_behind(config: Config, offsets: Mapping[Partition, int]) -> dict[Partition, PartitionLag]:
     """How far each of these offsets is behind its partition's end, as `lags` has it; the group is not asked.
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from stream.config import Config
-from stream.errors import Refused
 from stream.events import Record
 from stream.kafka.admin import admin, partition_counts, unreachable
 from stream.kafka.settings import client_settings
 
 TIMEOUT_S = 8.0
-# What the broker says to who commits for a group that has members, and is none of them.
-_ACTIVE = frozenset(
-    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
-)
 
 
 class Reader:
@@ -103,29 +98,6 @@ def committed(config: Config, group: str, client: AdminClient | None = None) -> 
         for partition in found
         if partition.offset >= 0
     }
-
-
-def set_committed(config: Config, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commit these for a group without members. Raises Refused where it has some, and Unreachable."""
-    consumer = Consumer(
-        client_settings(config, "stream-offsets")
-        | {"group.id": config.prefix + group, "enable.auto.commit": False}
-    )
-    places = [TopicPartition(config.prefix + topic, n, offset) for (topic, n), offset in offsets.items()]
-    try:
-        results = consumer.commit(offsets=places, asynchronous=False) or []
-        failed = next((place.error for place in results if place.error is not None), None)
-        if failed is not None:
-            raise KafkaException(failed)
-    except KafkaException as error:
-        if error.args[0].code() in _ACTIVE:
-            raise Refused(
-                f"group {group} has members at the broker; stop its processes first",
-                hint=f"stream groups describe {group}",
-            ) from None
-        raise unreachable(config, error) from None
-    finally:
-        consumer.close()
 
 
 def delete_everything(config: Config, groups: Iterable[str]) -> None:
