@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from stream.config import Config
 from stream.events import Record, cloud_attributes, event_id
 from stream.kafka.admin import REACH_TIMEOUT_S, admin, unreachable
+from stream.kafka.firsts import first_messages, looker
 from stream.kafka.reader import committed
-from stream.kafka.settings import client_settings
 from stream.offsets import Partition
 
 # What is said of one partition, by a broker that answers.
@@ -126,18 +126,7 @@ def behind(partition: Partition, offsets: Mapping[Partition, int], low: int, end
 @contextmanager
 def _client(config: Config) -> Iterator[Consumer]:
     """Raises Unreachable for what the client raises."""
-    consumer = Consumer(
-        client_settings(config, "stream-lag")
-        | {
-            "group.id": config.prefix + "stream-lag",  # asked for, and never used
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # retention may take the record meanwhile
-            "queued.min.messages": 1,
-            "fetch.wait.max.ms": 50,
-            "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
-        }
-    )
+    consumer = looker(config, "stream-lag")
     try:
         yield consumer
     except KafkaException as error:
@@ -184,22 +173,10 @@ def _records(
     config: Config, consumer: Consumer, nexts: Mapping[Partition, int], deadline: float
 ) -> dict[Partition, NextRecord | None]:
     """The records at these offsets; None where no record is left, but marks of transactions."""
-    waiting = set(nexts)
-    records: dict[Partition, NextRecord | None] = {}
-    consumer.assign([TopicPartition(config.prefix + t, n, offset) for (t, n), offset in nexts.items()])
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        message = consumer.poll(left)
-        if message is None:
-            break
-        partition = ((message.topic() or "").removeprefix(config.prefix), message.partition() or 0)
-        error = message.error()
-        if partition not in waiting or (error is not None and error.code() != KafkaError._PARTITION_EOF):
-            continue
-        waiting.discard(partition)
-        consumer.pause([TopicPartition(config.prefix + partition[0], partition[1])])  # one of each is enough
-        records[partition] = None if error is not None else _next_record(message, partition[0])
-    consumer.unassign()
-    return records
+    return {
+        partition: None if message is None else _next_record(message, partition[0])
+        for partition, message in first_messages(config, consumer, nexts, deadline).items()
+    }
 
 
 def _next_record(message: Message, topic: str) -> NextRecord:

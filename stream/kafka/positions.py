@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import cast
 
 from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
@@ -24,7 +24,8 @@ from stream.config import Config
 from stream.errors import CheckFailed, Refused, StreamError
 from stream.events import Record
 from stream.kafka.admin import REACH_TIMEOUT_S, admin, partition_counts, unreachable
-from stream.kafka.settings import client_settings
+from stream.kafka.firsts import first_messages, looker
+from stream.kafka.settings import client_settings, looking_settings
 from stream.offsets import Partition
 
 AT_ONCE = 5000  # messages a call
@@ -85,25 +86,17 @@ def record_times(
 ) -> dict[Partition, datetime]:
     """When the records at these offsets were written, or the next ones there are; without those that did not come
     within `patience` seconds."""
-    waiting = set(offsets)
-    times: dict[Partition, datetime] = {}
-    consumer = _looker(config, {"queued.min.messages": 1})
+    consumer = looker(config, "stream-look")
     try:
-        consumer.assign(_physical(config, offsets))
-        deadline = time.monotonic() + patience
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            message = consumer.poll(left)
-            if message is None or message.error() is not None:
-                continue
-            partition = _partition(config, message)
-            consumer.pause(_physical(config, {partition: 0}))  # one of each is enough
-            kind, stamp = message.timestamp()
-            if partition in waiting and kind != TIMESTAMP_NOT_AVAILABLE:
-                times[partition] = datetime.fromtimestamp(min(max(stamp, 0), LAST_MS) / 1000, UTC)
-            waiting.discard(partition)
+        found = first_messages(config, consumer, offsets, time.monotonic() + patience)
     finally:
         consumer.close()
-    return times
+    stamps = {partition: message.timestamp() for partition, message in found.items() if message is not None}
+    return {
+        partition: datetime.fromtimestamp(min(max(stamp, 0), LAST_MS) / 1000, UTC)
+        for partition, (kind, stamp) in stamps.items()
+        if kind != TIMESTAMP_NOT_AVAILABLE
+    }
 
 
 def records_in(config: Config, ranges: Mapping[Partition, tuple[int, int]]) -> Iterator[list[Record]]:
@@ -113,7 +106,7 @@ def records_in(config: Config, ranges: Mapping[Partition, tuple[int, int]]) -> I
     Raises StreamError where a partition cannot be read.
     """
     left = {partition: end for partition, (start, end) in ranges.items() if start < end}
-    consumer = _looker(config, {"enable.partition.eof": True, "fetch.queue.backoff.ms": 10})
+    consumer = Consumer(looking_settings(config, "stream-look"))
     try:
         consumer.assign(_physical(config, {partition: ranges[partition][0] for partition in left}))
         while left:
@@ -168,19 +161,6 @@ def move_offsets(config: Config, group: str, offsets: Mapping[Partition, int]) -
                 f"the broker does not take offset {result.offset} of"
                 f" {result.topic.removeprefix(config.prefix)}[{result.partition}]: {result.error.str()}"
             )
-
-
-def _looker(config: Config, settings: Mapping[str, Any]) -> Consumer:
-    """A consumer that belongs to no group."""
-    return Consumer(
-        client_settings(config, "stream-look")
-        | {
-            "group.id": config.prefix + "stream-look",  # asked for, and never used
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",  # retention may take the record meanwhile
-        }
-        | dict(settings)
-    )
 
 
 def _record(partition: Partition, message: Message) -> Record:

@@ -15,7 +15,7 @@ from stream.config import Config
 from stream.errors import StreamError
 from stream.events import Record
 from stream.kafka.admin import REACH_TIMEOUT_S, unreachable
-from stream.kafka.settings import client_settings
+from stream.kafka.settings import looking_settings
 
 T = TypeVar("T")
 
@@ -67,15 +67,8 @@ class Scanner:
     def __init__(self, config: Config, name: str) -> None:
         self._config = config
         self._consumer = Consumer(
-            client_settings(config, name)
-            | {
-                "group.id": config.prefix + name,  # the client asks for one; it is never joined
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",  # retention may take the first records meanwhile
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,  # a look at what has ended holds up the next partition for so long
-                "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
-            }
+            looking_settings(config, name)
+            | {"fetch.wait.max.ms": 20}  # a look at what has ended holds up the next partition for so long
         )
 
     def __enter__(self) -> Scanner:

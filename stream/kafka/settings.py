@@ -34,6 +34,17 @@ def client_settings(config: Config, client_id: str) -> dict[str, Any]:
     }
 
 
+def looking_settings(config: Config, name: str) -> dict[str, Any]:
+    """Of a consumer that reads past the groups: it belongs to none, commits nothing, and is told where a log ends."""
+    return client_settings(config, name) | {
+        "group.id": config.prefix + name,  # the client asks for one; it is never joined
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",  # retention may take the first records meanwhile
+        "fetch.queue.backoff.ms": 10,  # a full queue is empty again soon: do not wait a second
+    }
+
+
 class ErrorLog:
     """Client errors, at most one line in ten seconds an error code: a broker that is down repeats it 20 times a second.
 
