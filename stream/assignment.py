@@ -101,7 +101,6 @@ class Assignment:
         Raises Refused where the table says stop.
         """
         starts, ends = self.patiently(lambda: self._resolve(partitions))
-        self._epochs.learn(self.patiently(self._state.reapplied))  # ranges change only while nobody reads
         self._consumer.start({partition: start.offset for partition, start in starts.items()})
         unreleased = self.patiently(lambda: self._note(starts))
         return (
@@ -154,6 +153,7 @@ class Assignment:
         """Where to start, and the ends of the logs: once they are read, each look at one waits behind a fetch, for as
         long as the broker waits for records."""
         memory = self._state.load()
+        self._epochs.learn(memory.reapplied)  # ranges change only while nobody reads
         committed = self._consumer.committed(partitions)
         ids = admin.topic_ids(self._config, {topic for topic, _ in partitions}) if partitions else {}
         bounds = {partition: self._consumer.bounds(partition) for partition in partitions}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,13 +21,15 @@ from stream.project import Project
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`planned`: the start offsets that the group's first start fixed. `seen`: partitions it has started on.
-    `topic_ids`: as they were when each topic was first met. `history`: the ends of the logs at that moment."""
+    `topic_ids`: as they were when each topic was first met. `history`: the ends of the logs at that moment.
+    `reapplied`: the ranges of its history that are run again, each with its epoch."""
 
     planned: Mapping[Partition, int]
     seen: frozenset[Partition]
     topic_ids: Mapping[str, str]
     ledger_pruned_before: datetime | None
     history: Mapping[Partition, int] = field(default_factory=dict)
+    reapplied: Sequence[tuple[int, Range]] = ()
 
     def has_met(self, topic: str) -> bool:
         return topic in self.topic_ids
@@ -64,6 +66,7 @@ class GroupState:
     def load(self) -> Memory:
         with self._connect() as connection:
             row = connection.execute(query("group_state"), [self._group]).fetchone()
+            ranges = connection.execute(query("reapplied_ranges"), [self._group]).fetchall()
         planned, seen, ids, pruned, history = row or ({}, {}, {}, None, {})
         return Memory(
             _by_partition(planned),
@@ -71,6 +74,7 @@ class GroupState:
             ids,
             pruned,
             _by_partition(history),
+            [(epoch, Range(*columns)) for epoch, *columns in ranges],
         )
 
     def begin(
@@ -117,12 +121,6 @@ class GroupState:
                 reapplies.pass_over(connection, self._group, topic, partition, low, high)
             connection.execute(query("grown"), self._columns(grown))
         return unreleased
-
-    def reapplied(self) -> list[tuple[int, Range]]:
-        """The ranges of the group's history that are run again, each with its epoch."""
-        with self._connect() as connection:
-            rows = connection.execute(query("reapplied_ranges"), [self._group]).fetchall()
-        return [(epoch, Range(*columns)) for epoch, *columns in rows]
 
     def set_limits(self, most_bytes: int, nudge_s: float) -> None:
         """What a copy in the topics of retries and dead letters may weigh; how long a retry may be overdue."""

@@ -215,8 +215,9 @@ class Moving:
 
     def _plan(self, rewind: int, plan: RewindPlan, undo: Path | None) -> None:
         """What is about to be done, so that it can be settled whatever becomes of this process."""
-        arguments = {
+        arguments: dict[str, object] = {
             "rewind": rewind,
+            "epoch": None,
             "undo": None if undo is None else str(undo),
             "topics": [move.topic for move in plan.moves],
             "partitions": [move.partition for move in plan.moves],
@@ -226,10 +227,11 @@ class Moving:
         }
         ranges = [Range(*m.place, m.new, m.end, m.upto) for m in plan.moves if m.records]
         with self.connection.transaction():
-            self.connection.execute(query("plan_rewind"), arguments)
             if self.mode == "reapply" and ranges:
-                epoch = reapplies.plan(self.connection, self.group, ranges, who=who(), reason=self.reason)
-                self.connection.execute(query("set_epoch"), {"rewind": rewind, "epoch": epoch})
+                arguments["epoch"] = reapplies.plan(
+                    self.connection, self.group, ranges, who=who(), reason=self.reason
+                )
+            self.connection.execute(query("plan_rewind"), arguments)
 
     def _refuse_twice(self, rewind: int) -> None:
         """Who repeats a reapply that was cut off means the same one, and it may have gone through."""
@@ -249,8 +251,8 @@ class Moving:
         [(moved,)] = self.connection.execute(query("rewind_moved"), {"rewind": rewind})
         return bool(moved) or not plan.moves
 
-    def _settle(self) -> bool | None:
-        return reapplies.settle(self.connection, self.group, partial(committed, self.config, self.group))
+    def _settle(self) -> None:
+        reapplies.settle(self.connection, self.group, partial(committed, self.config, self.group))
 
     def _move(self, plan: RewindPlan) -> None:
         """In one commit. Where it fails and all offsets are as they were, it is as if nothing was done; else the

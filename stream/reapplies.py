@@ -39,15 +39,12 @@ def plan(connection: Connection, group: str, ranges: Iterable[Range], *, who: st
     return int(epoch)
 
 
-def settle(
-    connection: Connection, group: str, committed: Callable[[], Mapping[Partition, int]]
-) -> bool | None:
-    """Make true what became of a rewind that was cut off, or of one's own: whether its offsets were moved, None where
-    there is nothing left to settle. While nobody reads; `committed` asks the broker.
+def settle(connection: Connection, group: str, committed: Callable[[], Mapping[Partition, int]]) -> None:
+    """Make true what became of a rewind that was cut off, or of one's own, and write down whether its offsets were
+    moved. While nobody reads; `committed` asks the broker.
 
     One commit moves all offsets of a rewind, so they are all old or all new.
     """
-    moved = None
     with connection.transaction():
         rows = connection.execute(query("unsettled_rewinds"), [group]).fetchall()
         offsets = committed() if rows else {}
@@ -63,7 +60,6 @@ def settle(
             elif epoch is not None:
                 undo(connection, group, epoch)
             connection.execute(query("settle_rewind"), {"rewind": rewind, "moved": moved})
-    return moved
 
 
 def finish(connection: Connection, group: str, epoch: int) -> int:

@@ -64,17 +64,15 @@ def discard(connection: Connection, id: int, reason: str) -> Act:
 
 
 def _replay(connection: Connection, letter: LetterDetails, most_replays: int) -> Act:
-    status, outcome = _look(connection, letter)
+    status, outcome, epoch = _look(connection, letter)
     if status != "open":
         return Act(letter, "closed", f"it is {status} already")
     if outcome in ("done", "skipped"):
         freed = _take_away(connection, letter)
         reason = f"its effect is there already, the ledger says {outcome}"
         return _close(connection, Act(letter, "superseded", reason, freed), "dlq replay")
-    [(epoch,)] = connection.execute(query("epoch_of_letter"), {"letter": letter.id})
-    if (
-        epoch > letter.epoch
-    ):  # before the earlier events of its key, its effect would be overwritten by theirs
+    # Before the earlier events of its key, its effect would be overwritten by theirs.
+    if epoch > letter.epoch:
         return Act(letter, "closed", f"it is tried in its turn: epoch {epoch} runs its part of history again")
     if letter.replays >= most_replays:
         return Act(letter, "worn out", f"it was replayed {letter.replays} times before")
@@ -87,7 +85,7 @@ def _replay(connection: Connection, letter: LetterDetails, most_replays: int) ->
 
 
 def _discard(connection: Connection, letter: LetterDetails, reason: str) -> Act:
-    status, _ = _look(connection, letter)
+    status, *_ = _look(connection, letter)
     if status != "open":
         return Act(letter, "closed", f"it is {status} already")
     freed = _take_away(connection, letter)
@@ -96,10 +94,10 @@ def _discard(connection: Connection, letter: LetterDetails, reason: str) -> Act:
     return _close(connection, Act(letter, "discarded", reason, freed), "dlq discard")
 
 
-def _look(connection: Connection, letter: LetterDetails) -> tuple[str, str | None]:
-    """The letter's status and the ledger's outcome, as they are under the lock."""
-    [(status, outcome)] = connection.execute(query("lock_letter"), {"letter": letter.id})
-    return status, outcome
+def _look(connection: Connection, letter: LetterDetails) -> tuple[str, str | None, int]:
+    """The letter's status, the ledger's outcome, and the epoch of its position, as they are under the lock."""
+    [(status, outcome, epoch)] = connection.execute(query("lock_letter"), {"letter": letter.id})
+    return status, outcome, epoch
 
 
 def _take_away(connection: Connection, letter: LetterDetails) -> bool:

@@ -1,1 +1,0 @@
-update stream.rewind set epoch = %(epoch)s where id = %(rewind)s
