@@ -128,13 +128,19 @@ class Pace:
 
 class Paces:
     """Which turns a run of records takes: history's, where it holds a record that was in its topic before the group's
-    first start (before `history`, to be set before the first run), else the group's own. Safe between threads."""
+    first start (before `history`, to be set before the first run), else the group's own. Safe between threads.
+
+    `rate`: the lowest that may hold; None where everything runs as fast as it can.
+    """
 
     def __init__(self, own: Pace, catch_up: Pace) -> None:
         self.history: Mapping[Partition, int] = {}
         self._own = own
         self._catch_up = catch_up
+        self._limit: float | None = None
         self._mine = threading.local()
+        # Asked for every run and every transaction, so it is kept.
+        self.rate = self._lowest()
 
     @classmethod
     def of(cls, group: ConsumerGroup, database_url: str, stopping: threading.Event) -> Paces:
@@ -144,15 +150,13 @@ class Paces:
         slower = rate is not None and (group.rate is None or rate < group.rate)
         return cls(own, Pace(database_url, group.name, rate, stopping) if slower else own)
 
-    @property
-    def rate(self) -> float | None:
-        """The lowest that may hold; None where everything runs as fast as it can."""
-        return min((pace.rate for pace in (self._own, self._catch_up) if pace.rate is not None), default=None)
-
     def limit(self, rate: float | None) -> None:
         """A rewind's rate; None once it has none any more."""
-        self._own.limit(rate)
-        self._catch_up.limit(rate)
+        if rate != self._limit:
+            self._limit = rate
+            self._own.limit(rate)
+            self._catch_up.limit(rate)
+            self.rate = self._lowest()
 
     def begin(self, records: Iterable[Record]) -> None:
         """This thread is to apply these next."""
@@ -179,6 +183,9 @@ class Paces:
         """To be called once no worker takes a turn any more."""
         self._own.close()
         self._catch_up.close()
+
+    def _lowest(self) -> float | None:
+        return min((pace.rate for pace in (self._own, self._catch_up) if pace.rate is not None), default=None)
 
     def _of_run(self) -> Pace:
         pace: Pace = getattr(self._mine, "pace", self._own)
