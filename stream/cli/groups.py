@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import click
 
-from stream import adopting, database, holds, overview
+from stream import adopting, holds, overview
 from stream.cli.choosing import span, time
-from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.common import config_options, format_option, print_json, say
 from stream.cli.groupstext import details_form, json_form, print_details, print_groups, words
+from stream.cli.opened import opened
 from stream.cli.text import plural
 from stream.config import Config
-from stream.database import Connection
 from stream.errors import Unreachable, UsageError
-from stream.overview import Known
 from stream.verdicts import GroupSummary
 from stream.views import clock
+
+SESSION = "stream-groups"
 
 
 @click.group(
@@ -43,7 +43,7 @@ def list_groups(config: Config, format_: str) -> None:
     all that time; KEYS HELD, keys wait for you; HALTED, PAUSED, BREAKER OPEN, nothing starts. Without the broker all
     but the lag is shown, and the exit code is 3.
     """
-    with _opened(config) as (connection, known):
+    with opened(config, SESSION) as (connection, known):
         found, problem = overview.summaries(config, connection, known)
     if format_ == "json":
         print_json([json_form(one) for one in found])
@@ -69,7 +69,7 @@ def describe(config: Config, name: str, format_: str) -> None:
     from being finished: a key that is parked or held, or whose handler has been at work for long, or, in brackets, what
     holds the group.
     """
-    with _opened(config) as (connection, known):
+    with opened(config, SESSION) as (connection, known):
         known.require(name, "stream groups describe")
         found, problem = overview.details(config, connection, known, name)
     if format_ == "json":
@@ -98,7 +98,7 @@ def pause(config: Config, name: str, reason: str, how_long: timedelta | None, un
     """
     if not reason.strip():
         raise UsageError("--reason is empty")
-    with _opened(config) as (connection, known):
+    with opened(config, SESSION) as (connection, known):
         known.require(name, "stream groups pause --reason '...'")
         end = _end(how_long, until)
         before = holds.pause(connection, name, reason, end)
@@ -120,7 +120,7 @@ def resume(config: Config, name: str, reason: str | None) -> None:
 
     They count failures anew: where the cause is still there, the group is held again.
     """
-    with _opened(config) as (connection, known):
+    with opened(config, SESSION) as (connection, known):
         known.require(name, "stream groups resume")
         before = holds.resume(connection, name, reason)
     if not before:
@@ -151,7 +151,7 @@ def adopt(config: Config, name: str, topic: str, place: str | None, reason: str 
     """
     if place is None:
         raise UsageError("say where the group begins: --to-earliest or --to-latest")
-    with _opened(config) as (connection, known):
+    with opened(config, SESSION) as (connection, known):
         known.require(name, "stream groups describe")
         earliest = place == "earliest"
         done = adopting.adopt(config, connection, known, name, topic, earliest=earliest, reason=reason)
@@ -159,18 +159,6 @@ def adopt(config: Config, name: str, topic: str, place: str | None, reason: str 
     if done.parked:
         say(f"{plural(done.parked, 'event')} of the old topic are parked still, and run once the group does")
     _say_next([f"stream consume --group {name}"])
-
-
-@contextmanager
-def _opened(config: Config) -> Iterator[tuple[Connection, Known]]:
-    with database.connect(
-        config.database_url, application_name="stream-groups", autocommit=True
-    ) as connection:
-        database.require_migrated(connection)
-        known = overview.known_groups(connection, project_of(config))
-        for note in known.notes:
-            say(note)
-        yield connection, known
 
 
 def _end(how_long: timedelta | None, until: datetime | None) -> datetime | None:

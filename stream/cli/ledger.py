@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 import click
 import psycopg
 
-from stream import database, overview, pruning
+from stream import pruning
 from stream.cli.choosing import span, span_words
-from stream.cli.common import Ticker, config_options, format_option, print_json, project_of, say
+from stream.cli.common import Ticker, config_options, format_option, print_json, say
+from stream.cli.opened import opened
 from stream.cli.signals import Stopper
 from stream.cli.text import columns, plural
 from stream.config import Config
@@ -47,13 +48,7 @@ def prune(config: Config, older_than: timedelta, group: str | None, execute: boo
     that time. An event that is appended again under an id of its own from before it counts as new.
     """
     before = datetime.now(UTC) - older_than
-    with database.connect(
-        config.database_url, application_name="stream-ledger", autocommit=True
-    ) as connection:
-        database.require_migrated(connection)
-        known = overview.known_groups(connection, project_of(config))
-        for note in known.notes:
-            say(note)
+    with opened(config, "stream-ledger") as (connection, known):
         if group is not None:
             known.require(group, f"stream ledger prune --older-than {span_words(older_than)} --group")
         found = pruning.plan(config, connection, known, before, group)

@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from stream import database, moving, overview, surveys
+from stream import moving, surveys
 from stream.cli.choosing import per_second, span, time
-from stream.cli.common import config_options, format_option, project_of, say
+from stream.cli.common import config_options, format_option, say
+from stream.cli.opened import opened
 from stream.cli.rewindask import Ask, lines_of, mode_of, target_of
 from stream.cli.rewindtext import Looking, print_found, say_found, say_moved, say_target
 from stream.cli.text import printable
@@ -127,13 +128,7 @@ def rewind(
     target, lines = target_of(given, names), lines_of(given["from_file"], names)
     ask = Ask(target, scope, names, mode_of(repair, reapply, execute), rate, reason, wait, given, lines)
     check_reachable(config)
-    with database.connect(
-        config.database_url, application_name="stream-rewind", autocommit=True
-    ) as connection:
-        database.require_migrated(connection)
-        known = overview.known_groups(connection, project_of(config))
-        for note in known.notes:
-            say(note)
+    with opened(config, "stream-rewind") as (connection, known):
         for name in names:
             known.require(name, "stream rewind --to-current --group")
         act = partial(_execute if execute else _show, config, connection, known, ask)
