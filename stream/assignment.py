@@ -26,7 +26,7 @@ from stream.kafka import admin
 from stream.kafka.consumer import GROUP_SETTINGS, GroupConsumer, KafkaException
 from stream.kafka.positions import record_times
 from stream.offsets import Partition
-from stream.starts import Place, Start, Stop, resolve, resolve_retries
+from stream.starts import Place, Start, Stop, adopt_command, resolve, resolve_retries
 from stream.topics import dlq_topic, retry_topic
 
 log = structlog.get_logger("stream.assignment")
@@ -233,10 +233,9 @@ def _differ(id: str | None, known: str | None) -> bool:
 
 def _way_out(group: str, topic: str, stop: Stop) -> str:
     """The command by which a person decides where to go on."""
-    names = shlex.join([group, "--topic", topic])
     if stop.recreated:
-        return f"stream groups adopt {names} --to-earliest"
-    return f"stream rewind --group {names} --to-earliest"
+        return adopt_command(group, topic)
+    return f"stream rewind --group {shlex.join([group, '--topic', topic])} --to-earliest"
 
 
 def _policy(group: ConsumerGroup) -> str:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from itertools import islice
 from threading import Event
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from uuid import UUID
 from stream.config import Config
 from stream.errors import StreamError, Unreachable, UsageError
 from stream.events import Record, event_id_of, event_time, header
+from stream.groups import nearest
 from stream.kafka.admin import partition_counts
 from stream.kafka.scans import UNREADABLE, Scan, Scanner
 from stream.keys import partition_of, shown_key
@@ -267,14 +267,14 @@ def _partitions(selection: Selection, counts: Mapping[str, int]) -> Sequence[int
     """The partitions to read; raises UsageError where there is no such topic or partition."""
     count = counts.get(selection.topic)
     if count is None:
-        near = get_close_matches(selection.topic, counts, 1)
-        meant = f" (did you mean {near[0]}?)" if near else ""
+        near = nearest(selection.topic, counts)
+        meant = "" if near is None else f" (did you mean {near}?)"
         known = ", ".join(sorted(counts)) or "none"
         raise UsageError(
             f"there is no topic {selection.topic!r:.260} on this cluster{meant}; there are: {known}",
-            hint=f"stream topics inspect {near[0]}"
-            if near
-            else "stream migrate   (makes a project's topics)",
+            hint="stream migrate   (makes a project's topics)"
+            if near is None
+            else f"stream topics inspect {near}",
         )
     if selection.partitions is None:
         return range(count) if selection.key is None else [partition_of(selection.key, count)]

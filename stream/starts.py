@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 
@@ -87,3 +88,8 @@ def resolve_retries(committed: int | None, low: int, high: int) -> Start:
     So a retry topic that was emptied, or deleted and created again, stops nobody.
     """
     return Start(committed if committed is not None and low <= committed <= high else low)
+
+
+def adopt_command(group: str, topic: str) -> str:
+    """The command that lets a group go on with a topic that was created again."""
+    return f"stream groups adopt {shlex.join([group, '--topic', topic])} --to-earliest"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from stream.kafka.lag import PartitionLag
 from stream.keys import shown_key
 from stream.offsets import Partition
 from stream.parked import ParkedKey
+from stream.starts import adopt_command
 from stream.trend import Movement, Trend, time_to_drain
 from stream.views import clock, rfc3339
 
@@ -178,11 +178,6 @@ def topic_problem(group: str, met: Mapping[str, str], ids: Mapping[str, str]) ->
                 adopt_command(group, topic),
             )
     return None
-
-
-def adopt_command(group: str, topic: str) -> str:
-    """The command that lets a group go on with a topic that was created again."""
-    return f"stream groups adopt {shlex.join([group, '--topic', topic])} --to-earliest"
 
 
 def blocker(

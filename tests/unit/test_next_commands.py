@@ -36,8 +36,8 @@ BY_FILE = {
     ("cli/parked.py", "shlex.join(arguments)"): "release",
     ("cli/rewindask.py", "shlex.join(words)"): "--group 1 --to-current",
     ("cli/topics.py", "options"): "",
-    ("assignment.py", "names"): "1 --topic 1",
-    ("verdicts.py", "shlex.join([group, '--topic', topic])"): "1 --topic 1",
+    ("assignment.py", "shlex.join([group, '--topic', topic])"): "1 --topic 1",
+    ("starts.py", "shlex.join([group, '--topic', topic])"): "1 --topic 1",
     ("rejected.py", "name"): "retry",
 }
 
