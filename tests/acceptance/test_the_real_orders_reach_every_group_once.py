@@ -6,7 +6,6 @@ folder. Where they are not to be had, files of the same shape are made up.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = ("invoicing", "email", "stock")
-
-
-@pytest.fixture
-def provider() -> Iterator[MailProvider]:
-    with MailProvider() as provider:
-        yield provider
-
-
-@pytest.fixture
-def env(environment: dict[str, str], provider: MailProvider) -> dict[str, str]:
-    return {**environment, "STREAM_SMTP_URL": provider.url}
 
 
 def applied(conn: psycopg.Connection[Any]) -> dict[str, int]:
