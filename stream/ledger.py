@@ -63,9 +63,11 @@ class Ledger:
         rows = conn.execute(query("claim_one"), arguments).rowcount
         return rows > 0, rows > 1
 
-    def claim_reapplied(self, conn: HandlerConnection, works: Sequence[Work]) -> Cursor[tuple[Any, ...]]:
-        """The same for works of an epoch above 0. A cursor over those claimed: event id, epoch, and whether the event
-        is applied for the first time."""
+    def claim_reapplied(
+        self, conn: HandlerConnection, works: Sequence[Work]
+    ) -> tuple[Cursor[tuple[Any, ...]], Cursor[tuple[Any, ...]]]:
+        """The same for works of an epoch above 0. Two cursors: over those claimed (event id, epoch, whether it is the
+        event's first claim of all), and over those done in another epoch (event id, epoch)."""
         asked = {
             "group": self.group,
             "worker": self.worker,
@@ -74,7 +76,8 @@ class Ledger:
             "attempts": [work.attempt for work in works],
         }
         conn.execute(query("forget_deaths"), asked)
-        return conn.execute(query("claim_reapplied"), asked, binary=True)
+        claimed = conn.execute(query("claim_reapplied"), asked, binary=True)
+        return claimed, conn.execute(query("done_in_other_epochs"), asked, binary=True)
 
     def applied(self, conn: HandlerConnection, works: Sequence[Work]) -> Any:
         """A cursor over (event id, epoch) of those that are in the ledger, by what is committed."""

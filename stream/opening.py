@@ -24,9 +24,9 @@ from stream.connection import HandlerConnection
 from stream.database import query
 from stream.epochs import Epochs
 from stream.ledger import Ledger
-from stream.outcomes import BUSY, DUPLICATE, PARKED
+from stream.outcomes import BUSY, DUPLICATE, PARKED, UNRUN
 from stream.parking import Parking
-from stream.work import Work, forget
+from stream.work import Work, forget, leave_behind
 
 MOST_LOCKS = 256  # of one transaction; PostgreSQL's table of them is small, and everybody's
 MOST_MET = 10_000
@@ -133,13 +133,12 @@ class Opening:
         self, conn: HandlerConnection, works: Sequence[Work], *, parked: bool = False
     ) -> Callable[[], None]:
         """Statements only; once their pipeline has ended, what is returned tells each work what came of it."""
-        # Those of epochs first: the same event at a place outside its range is a duplicate then.
         reapplied = [work for work in works if work.epoch] if self.epochs else []
         if reapplied:
             works = [work for work in works if not work.epoch]
-            cursor = self.ledger.claim_reapplied(conn, reapplied)
+            cursors = self.ledger.claim_reapplied(conn, reapplied)
             if not works:
-                return lambda: _claimed_again(reapplied, cursor)
+                return lambda: _claimed_again(reapplied, *cursors)
         again = parked or any([work.first for work in works])
         claim = self.ledger.claim(
             conn, [work.id for work in works], [work.attempt for work in works] if again else None
@@ -148,7 +147,7 @@ class Opening:
         def settle() -> None:
             _claimed(works, claim.refused())
             if reapplied:
-                _claimed_again(reapplied, cursor)
+                _claimed_again(reapplied, *cursors)
 
         return settle
 
@@ -218,14 +217,17 @@ class Opening:
 
 
 def _singles(works: Sequence[Work]) -> list[Work]:
-    """The works without the doubles among them, which are duplicates."""
+    """Of each event the first of its works. The others are duplicates; those of another epoch, and what is behind them,
+    run in a later transaction, when it is known what became of the first."""
     if len({work.id.int for work in works}) == len(works):  # a UUID's own hash is made in Python
         return list(works)
-    first: dict[tuple[UUID, int], Work] = {}
+    first: dict[UUID, Work] = {}
     for work in works:
-        if first.setdefault((work.id, work.epoch), work) is not work and not work.finished:
-            work.outcome = DUPLICATE
-    return list(first.values())
+        original = first.setdefault(work.id, work)
+        if original is not work and not work.finished:
+            work.outcome = DUPLICATE if work.epoch == original.epoch else UNRUN
+    leave_behind(works)
+    return [work for work in first.values() if work.outcome is not UNRUN]
 
 
 def _flag(cursor: Any) -> bool:
@@ -241,13 +243,17 @@ def _claimed(works: Sequence[Work], refused: set[UUID]) -> None:
             work.claimed = True
 
 
-def _claimed_again(works: Sequence[Work], claimed: Iterable[Sequence[Any]]) -> None:
-    """What of a range that is run again was claimed: (event id, epoch, whether it is for the first time)."""
+def _claimed_again(
+    works: Sequence[Work], claimed: Iterable[Sequence[Any]], done: Iterable[Sequence[Any]]
+) -> None:
+    """Of a range that is run again: what was claimed (event id, epoch, whether it is the first claim of all), and what
+    was done in another epoch. What was not, is done for the first time: what it emits was never written."""
     first = {(id, epoch): first for id, epoch, first in claimed}
+    before = {(id, epoch) for id, epoch in done}
     for work in works:
-        mine = first.get((work.id, work.epoch))
-        if mine is None:
+        place = (work.id, work.epoch)
+        if place not in first:
             work.outcome = DUPLICATE
         else:
             work.claimed = True
-            work.rerun = 0 if mine else work.epoch
+            work.rerun = work.epoch if place in before and not first[place] else 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -13,6 +15,7 @@ from stream.epochs import Epochs, Range
 from stream.events import Record
 from tests.support.retries import RetryingWorker, make_due, parked, retry_records
 from tests.support.small import record
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -259,6 +262,56 @@ def test_a_double_outside_the_range_is_a_duplicate(small, retrying, seen, conn) 
     double.headers = records[0].headers
     assert w.kinds(double) == ["duplicate"]
     assert seen() == [(0, 0)]
+
+
+@pytest.mark.parametrize("first_in_a_range", [False, True])
+def test_a_double_in_a_newer_range_than_its_first_is_run_again_behind_it(
+    small, retrying, seen, conn, first_in_a_range
+) -> None:
+    handler, epochs = Failing(0, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", n) for n in (0, 1, 0)]
+    records[2].headers = records[0].headers
+    if first_in_a_range:
+        again(conn, epochs, records)
+    assert [w.kinds(each) for each in records] == [["parked"], ["parked"], ["parked"]]
+    newest = again(conn, epochs, records[2:])
+    assert w.kinds(records[2]) == ["parked"]
+    handler.numbers.clear()
+    make_due(conn)
+    while parked(conn):
+        w.wake(*retry_records(conn))
+    assert seen() == [(0, 0), (1, 0), (0, newest)]
+    assert emitted(conn) == 2
+
+
+def test_a_double_that_waits_for_who_applies_the_first_is_run_again_behind_it(
+    small, retrying, seen, conn
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slowly(event: Event, ctx: Context) -> None:
+        entered.set()
+        assert go_on.wait(20)
+        apply(event, ctx)
+
+    epochs = Epochs()
+    first, second = (record(small, "a", 0) for _ in range(2))
+    second.headers = first.headers
+    again(conn, epochs, [second])
+    slow: RetryingWorker = retrying(slowly, name="w1")
+    w: RetryingWorker = retrying(apply, name="w2", epochs=epochs)
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(slow.run, first)
+        assert entered.wait(20)
+        other = pool.submit(w.kinds, second)
+        try:
+            until(lambda: conn.execute("select from pg_locks where not granted").fetchall())
+        finally:
+            go_on.set()
+        assert (one.result()[0].kind, other.result()) == ("done", ["done"])
+    assert seen() == [(0, 0), (0, 1)]
+    assert emitted(conn) == 1
 
 
 def test_what_is_planned_can_be_undone_until_it_is_finished(conn) -> None:

@@ -1,6 +1,6 @@
--- Of events in ranges that are run again: those this transaction may apply, and whether it is for the first time: in no
--- epoch was it done, so what it emits was never written. Whoever claims an event has its row of epoch 0 as well, so that the same event at a position outside the
--- range is a duplicate. Otherwise as claim_again.sql.
+-- Of events in ranges that are run again, each once: those this transaction may apply, and whether it is for the first
+-- time in any epoch. Whoever claims an event has its row of epoch 0 as well, so that the same event at a position outside
+-- the range is a duplicate. Otherwise as claim_again.sql.
 with claimed as (
     insert into stream.ledger (consumer_group, event_id, epoch, attempts, worker)
     select %(group)s, id, epoch, attempts, %(worker)s
@@ -11,13 +11,9 @@ with claimed as (
     returning event_id, epoch, attempts
 ), first as (
     insert into stream.ledger (consumer_group, event_id, epoch, attempts, worker)
-    select %(group)s, event_id, 0, min(attempts), %(worker)s from claimed group by event_id order by event_id
+    select %(group)s, event_id, 0, attempts, %(worker)s from claimed order by event_id
     on conflict do nothing
     returning event_id
 )
-select c.event_id, c.epoch,
-       (f.event_id is not null and c.epoch = min(c.epoch) over (partition by c.event_id))
-       or not exists (select from stream.ledger d
-                      where d.consumer_group = %(group)s and d.event_id = c.event_id and d.epoch < c.epoch
-                        and d.outcome = 'done')
+select c.event_id, c.epoch, f.event_id is not null
 from claimed c left join first f using (event_id)
