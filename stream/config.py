@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stream.errors import UsageError
+from stream.errors import NoProject, UsageError
 
 FILE = "stream.toml"
 BROKER, DATABASE = "KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"
@@ -108,11 +108,14 @@ class Config:
         quiet: bool = False,
         broker: bool = True,
         database: bool = True,
+        absent_ok: bool = False,
     ) -> Config:
         """Read the settings of `project`; raises UsageError naming what is missing or wrong, and where.
 
-        `broker`, `database`: whether one is needed.
+        `broker`, `database`: whether one is needed. `absent_ok`: they are left empty where no stack runs.
         """
+        if not project.is_dir():
+            raise NoProject(project)
         project = project.resolve()
         file = _read_file(project / FILE)
         given: dict[str, object] = {
@@ -122,7 +125,7 @@ class Config:
         needed = {BROKER: broker, DATABASE: database}
         missing = [name for name, value in given.items() if not value and needed[name]]
         if missing:
-            given |= _running_stack(project, missing, quiet=quiet)
+            given |= _running_stack(project, missing, quiet=quiet, absent_ok=absent_ok)
         return cls(
             project=project,
             bootstrap_servers=_text("bootstrap_servers", given[BROKER] or ""),
@@ -164,12 +167,16 @@ def _read_file(path: Path) -> dict[str, object]:
     return content
 
 
-def _running_stack(project: Path, missing: Sequence[str], *, quiet: bool) -> dict[str, str]:
+def _running_stack(project: Path, missing: Sequence[str], *, quiet: bool, absent_ok: bool) -> dict[str, str]:
     """The addresses for the variables that are missing, and no others."""
     from stream import stack
 
     addresses = stack.running(project)
     if addresses is None:
+        if not (project / "schemas").is_dir():
+            raise NoProject(project)
+        if absent_ok:
+            return {}
         what = " and ".join({BROKER: "broker", DATABASE: "database"}[name] for name in missing)
         raise UsageError(
             f"no {what} given, and no stack of this project is running",

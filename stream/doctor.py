@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -20,7 +20,7 @@ from stream.app import Migration
 from stream.checkup import Server, Tables
 from stream.config import Config, shown_address
 from stream.discovery import discover
-from stream.errors import CheckFailed, StreamError
+from stream.errors import CheckFailed, StreamError, Unreachable
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles
 from stream.groups import ConsumerGroup
 from stream.kafka.survey import survey
@@ -40,12 +40,21 @@ def examine(config: Config, project: Project) -> list[Finding]:
     groups = {} if isinstance(declared, Problem) else dict(declared.groups)
     topics = () if isinstance(declared, Problem) else tuple(declared.topics)
     deadline = time.monotonic() + PATIENCE_S
-    asked_broker = _begin(lambda: survey(config, topics, tuple(groups)))
-    asked_database = _begin(lambda: _database(config, project, groups, declared))
+    asked_broker = _begin(lambda: survey(_given(config, "broker"), topics, tuple(groups)))
+    asked_database = _begin(lambda: _database(_given(config, "database"), project, groups, declared))
     found = _wait(asked_database, deadline, "database", f"PostgreSQL at {shown_address(config.database_url)}")
     server, migration, tables = (found, found, found) if isinstance(found, Problem) else found
     cluster = _wait(asked_broker, deadline, "broker", f"Kafka at {config.bootstrap_servers}")
     return checks.run(Facts(schemas, declared, cluster, server, migration, tables, config.prefix))
+
+
+def _given(config: Config, server: Literal["broker", "database"]) -> Config:
+    """Raises Unreachable where it has no address of it."""
+    if not (config.bootstrap_servers if server == "broker" else config.database_url):
+        raise Unreachable(
+            f"no {server} given, and no stack of this project is running", hint="stream stack up"
+        )
+    return config
 
 
 def _schema_files(project: Project) -> SchemaFiles | Problem:

@@ -2,6 +2,7 @@
 
     StreamError                  exit code 1
     ├── UsageError               2   a name, option or file the user gave is wrong
+    │   ├── NoProject                the folder is none, or holds no schemas/
     │   ├── SchemaError              a schema file or topics.toml is wrong (file, path inside it)
     │   ├── InvalidEvent             an event does not fit its schema (field, expected, got)
     │   │   └── UnknownEventType
@@ -22,6 +23,7 @@ A user's mistake says what was expected, what was found, and in `hint` the comma
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -47,6 +49,14 @@ class UsageError(StreamError):
     """Raised when a name, an option or a file that the user gave is wrong."""
 
     exit_code = 2
+
+
+class NoProject(UsageError):
+    """Raised when the folder that is given, or that a command was typed in, is no project."""
+
+    def __init__(self, folder: Path) -> None:
+        why = "it has no folder schemas/" if folder.is_dir() else "there is no such folder"
+        super().__init__(f"{folder} is no project: {why}", hint="cd PROJECT, or --project PROJECT")
 
 
 class SchemaError(UsageError):

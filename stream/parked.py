@@ -1,5 +1,6 @@
 """Parked keys: what waits for its next try or for a person, and what a person can do about it.
 
+retry     a waiting key is tried now, and not at its time
 release   a held key goes on without its dead event, as in a group with on_dead="release"; its letter stays open
 discard   the first event of a key is given up for good, and the key goes on
 """
@@ -93,6 +94,15 @@ def keys(
         return cursor.execute(query("parked_heads"), chosen).fetchall()
 
 
+def retry(connection: Connection, key: ParkedKey) -> ParkedKey:
+    """Have a waiting key tried now; returns the key as it was then.
+
+    The call takes the way of every other: a relay publishes it, the group tries the head, and the try counts. Raises
+    Refused where it is held or not parked any more, or somebody holds its lock for long.
+    """
+    return alone(connection, _lane(key), key.name, partial(_retry, connection, key), hint=key.list_command)
+
+
 def release(connection: Connection, key: ParkedKey) -> ParkedKey:
     """Let a held key go on without its head, whose letter stays open; returns the key as it was then.
 
@@ -109,6 +119,17 @@ def discard(connection: Connection, key: ParkedKey, reason: str) -> ParkedKey:
     """
     act = partial(_discard, connection, key, reason)
     return alone(connection, _lane(key), key.name, act, hint=key.list_command)
+
+
+def _retry(connection: Connection, key: ParkedKey) -> ParkedKey:
+    found = _look(connection, key)
+    if found.held:
+        replay = key.list_command if found.letter is None else f"stream dlq replay {found.letter}"
+        raise Refused(f"{key.name}: its first event is dead, and tried again by replaying it", hint=replay)
+    connection.execute(query("due_now"), _place(found))
+    leave_live_head(connection, found.group, _lane(found))
+    _write(connection, found, "parked retry", "retried", None)
+    return found
 
 
 def _release(connection: Connection, key: ParkedKey) -> ParkedKey:

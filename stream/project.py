@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from stream.errors import UsageError
+from stream.errors import NoProject
 from stream.schemas import AvroCodec, SchemaCatalog
 from stream.topics import TopicCatalog
 
@@ -16,9 +16,7 @@ class Project:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).resolve()
         if not (self.root / "schemas").is_dir():
-            raise UsageError(
-                f"{self.root} is no project: it has no folder schemas/", hint="stream init DIR   (makes one)"
-            )
+            raise NoProject(self.root)
 
     @cached_property
     def schemas(self) -> SchemaCatalog:

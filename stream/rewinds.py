@@ -31,6 +31,7 @@ _DURATION = re.compile(
     r"P(?:([0-9]+)D)?(?:T(?=[0-9])(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]{1,9})?)S)?)?",
     re.IGNORECASE,
 )
+_SHORT = re.compile(r"(?=[0-9])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+(?:\.[0-9]{1,9})?)s)?")
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
 
 
@@ -218,15 +219,15 @@ def parse_topic(text: str) -> tuple[str, frozenset[int] | None]:
 
 
 def parse_duration(text: str) -> timedelta:
-    """An ISO 8601 duration of days and less, `P1DT12H30M15.5S`; raises UsageError."""
-    found = _DURATION.fullmatch(text)
+    """An ISO 8601 duration of days and less, `P1DT12H30M15.5S`, or in short `36h`, `1d12h`; raises UsageError."""
+    found = _DURATION.fullmatch(text) or _SHORT.fullmatch(text)
     if found is not None and any(found.groups()):
         days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
         try:
             return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         except OverflowError:
             pass
-    raise UsageError(f"--by-duration: expected a duration such as PT2H30M or P1D, got {text!r:.100}")
+    raise UsageError(f"--by-duration: expected a duration such as 90m, 2h, 1d or PT2H30M, got {text!r:.100}")
 
 
 def explain(mode: Mode) -> str:

@@ -30,6 +30,7 @@ What = Literal[
     "discarded",
     "superseded",
     "released",
+    "retried",
     "done",
     "skipped",
 ]
@@ -71,10 +72,9 @@ def written_down(
     for steps, row in rows("letters_of_events"):
         steps += of_letter(row)
     asked["ids"] = [str(id) for id in ids]
-    for id, target, at, who, action, reason in connection.execute(query("actions_on_events"), asked):
-        what: What = "released" if action == "parked release" else "discarded"
+    for id, target, at, who, result, reason in connection.execute(query("actions_on_events"), asked):
         of = (UUID(id), target.partition(",")[0], 0)
-        found.setdefault(of, []).append(Step(at, what, by=who, reason=reason))
+        found.setdefault(of, []).append(Step(at, result, by=who, reason=reason))
     return found
 
 

@@ -86,7 +86,16 @@ def _shown(error: click.UsageError) -> click.exceptions.Exit:
     return click.exceptions.Exit(error.exit_code)
 
 
-EXIT_CODES = """\b
+EPILOG = """\b
+Words:
+  outbox        events written by a transaction, until a relay has published them
+  group         a consumer group: reads topics, applies each event once, in order per key
+  parked        a key whose event failed: it waits, and later events of the key behind it
+  held          a parked key whose event is dead: it waits for you
+  dead letter   an event that was given up, in the DLQ of its group
+  ledger        which events each group has applied
+
+\b
 Exit codes:
   0         done, or stopped by a first signal
   1         failed
@@ -102,7 +111,7 @@ Exit codes:
 
 @click.group(
     cls=Families,
-    epilog=EXIT_CODES,
+    epilog=EPILOG,
     context_settings={"auto_envvar_prefix": "STREAM", "help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="order-event-stream")
@@ -129,10 +138,12 @@ def main(log_level: str, log_format: str | None) -> None:
     stream consume --group invoicing     run a consumer group
     stream doctor                        what is wrong, and what to type next
     stream groups list                   how the groups stand
+    stream parked list                   which orders wait or are held, since when, and why
     stream order show 536365             what happened to an order
     stream topics tail orders --follow   records as they come, decoded
     stream dlq list                      what failed for good, by what failed alike
-    stream rewind --group stock --by-duration PT1H    what reading the last hour again would do
+    stream dlq replay 41                 run a dead letter again, in its place
+    stream rewind --group stock --by-duration 1h      what reading the last hour again would do
     """
     from stream.logs import configure
 

@@ -37,6 +37,11 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_config(command)
 
 
+def looking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that says itself what is missing: addresses are empty where no stack runs."""
+    return _with_config(command, absent_ok=True)
+
+
 def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same, and --metrics-port, for a command that runs until it is stopped."""
     return click.option(
@@ -115,7 +120,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _with_config(
-    command: Callable[..., Any], *, broker: bool = True, database: bool = True
+    command: Callable[..., Any], *, broker: bool = True, database: bool = True, absent_ok: bool = False
 ) -> Callable[..., Any]:
     @project_option
     @click.option("--bootstrap-server", metavar="HOST:PORT", help="Kafka. [env: KAFKA_BOOTSTRAP_SERVERS]")
@@ -146,6 +151,7 @@ def _with_config(
             metrics_port=metrics_port,
             broker=broker,
             database=database,
+            absent_ok=absent_ok,
         )
         return command(*args, config=config, **kwargs)
 

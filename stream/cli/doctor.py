@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from stream import doctor as examination
-from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.common import format_option, looking_options, print_json, project_of, say
 from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.errors import CheckFailed
@@ -20,7 +20,7 @@ from stream.views import as_json
     epilog="Example:  stream doctor || stream doctor --format json",
 )
 @format_option("text", "json")
-@config_options
+@looking_options
 def doctor(config: Config, format_: str) -> None:
     """Look at project, broker and database, and say what is wrong and what to type next. Changes nothing.
 

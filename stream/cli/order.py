@@ -12,13 +12,26 @@ from stream import orders
 from stream.cli.common import config_options, format_option, print_json, project_of, say
 from stream.cli.ordertext import contract_form, timeline
 from stream.cli.signals import Stopper
+from stream.cli.text import printable
 from stream.config import Config
-from stream.errors import PartlyDone, StreamError
+from stream.errors import PartlyDone, StreamError, UsageError
 from stream.keys import typed_key
 from stream.orders import Order, Unpublished
 
 
-@click.group(epilog="Example:  stream order show 536365")
+class _Order(click.Group):
+    """Says what to type where a key stands for the command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            key = shlex.quote(printable(args[0], 200))
+            raise UsageError(f"no such command: {key}", hint=f"stream order show {key}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Order, epilog="Example:  stream order show 536365")
 def order() -> None:
     """What happened to an order."""
 

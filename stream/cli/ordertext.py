@@ -16,7 +16,7 @@ Line = tuple[str, str, str]
 
 _WAITS = ("state", "due_at", "reason", "error")
 _OUTCOME = ("group", "outcome", "at", "attempts", "epoch", "worker", "reason", "letter", "holds")
-_CLOSED = ("replayed", "discarded", "superseded", "released")
+_BY_HAND = ("replayed", "discarded", "superseded", "released", "retried")
 
 
 def contract_form(found: Order) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _told(step: Step, outcome: GroupOutcome) -> str:
         return "parked behind an earlier event of its key"
     if step.what in ("called", "copied"):
         return f"{step.what}  {step.position}"
-    if step.what in _CLOSED and step.by is not None:
+    if step.what in _BY_HAND and step.by is not None:
         letter = "" if step.letter is None else f"letter {step.letter} "
         return f"{letter}{step.what} by {printable(step.by)}{_reason(step.reason)}"
     if step.what == "dead" and step.letter is not None:

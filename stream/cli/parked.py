@@ -33,10 +33,24 @@ execute_option = click.option("--execute", is_flag=True, help="Act; without it s
 
 
 @click.group(
-    "parked", short_help="Keys that wait for a next try, or for you.", epilog="Example:  stream parked list"
+    "parked",
+    short_help="Keys that wait for a next try, or for you.",
+    epilog="""\b
+Examples:
+  stream parked list
+  stream parked retry --key 536365""",
 )
 def parked_keys() -> None:
-    """Keys whose events wait: for the next try of one that failed, or, held, for an operator."""
+    """Keys whose events wait: for the next try of one that failed, or, held, for an operator.
+
+    \b
+    waiting   tried again by itself at NEXT TRY, later events of the key behind it
+              at once:                        stream parked retry
+    held      its first event is dead: it was given up, and nothing behind it runs
+              once the cause is mended:       stream dlq replay
+              on without it, order broken:    stream parked release
+    either    given up for good:              stream parked discard
+    """
 
 
 @parked_keys.command(
@@ -67,6 +81,48 @@ def list_keys(config: Config, group: str | None, topic: str | None, key: str | N
         if held.letter is not None:
             say(f"-> stream dlq show {held.letter}\n-> stream dlq replay {held.letter}")
         say(f"-> {held.command('release')}\n-> {held.command('discard')}")
+    waits = next((one for one in found if not one.held), None)
+    if waits is not None:
+        say(f"-> {waits.command('retry')}")
+
+
+@parked_keys.command(
+    short_help="Try waiting keys now, not at their time.",
+    epilog="""\b
+Examples:
+  stream parked retry --group email --key 536365
+  stream parked retry --group email --execute""",
+)
+@group_option
+@topic_option
+@key_option
+@partition_option
+@execute_option
+@database_options
+def retry(
+    config: Config,
+    group: str | None,
+    topic: str | None,
+    key: str | None,
+    partition: int | None,
+    execute: bool,
+) -> None:
+    """Try waiting keys now, and not at their time. The try counts as any other, and its event may wait again after it.
+
+    One key, by --key or --partition, acts at once. A held key's event is dead: stream dlq replay.
+    """
+    _check_one(key, partition)
+    with _opened(config, group) as connection:
+        found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
+        one = key is not None or partition is not None
+        chosen = found if one else [each for each in found if not each.held]
+        if not chosen:
+            _nothing(one, "no key waits")
+            return
+        if not execute and not (one and len(chosen) == 1):
+            _print_plan(chosen, ["retry", *_given(group, topic, key, partition)])
+            return
+        _each(chosen, lambda each: _retried(parked.retry(connection, each)))
 
 
 @parked_keys.command(
@@ -87,9 +143,10 @@ def release(
     partition: int | None,
     execute: bool,
 ) -> None:
-    """Let held keys go on without their dead event, whose letter stays open and can be replayed later.
+    """Let held keys go on without their dead event: later events of the key are applied and it is not.
 
-    One key, by --key or --partition, acts at once. To try the event again instead: stream dlq replay.
+    This repairs nothing. To run the dead event again, in its place: stream dlq replay. Its letter stays open and can be
+    replayed later, out of order then. One key, by --key or --partition, acts at once.
     """
     _check_one(key, partition)
     with _opened(config, group) as connection:
@@ -221,6 +278,10 @@ def _each(chosen: Sequence[ParkedKey], act: Any) -> None:
             problems.append(error.message)
     if problems:
         raise PartlyDone("\n".join(problems), hint="stream parked list")
+
+
+def _retried(key: ParkedKey) -> None:
+    say(f"{key.name}: {_type(key)} is called\n-> {key.list_command}")
 
 
 def _released(key: ParkedKey) -> None:

@@ -49,8 +49,9 @@ def _rate(ctx: click.Context, option: click.Parameter, text: str | None) -> floa
     short_help="Move a group's offsets, back or on.",
     epilog="""\b
 Examples:
-  stream rewind --group stock --to-datetime 2026-08-02T14:00:00.000
-  stream rewind --group stock --to-datetime 2026-08-02T14:00:00.000 --repair --execute
+  stream rewind --group stock --by-duration 2h                        the plan
+  stream rewind --group stock --by-duration 2h --repair --execute     what was missed
+  stream rewind --group stock --to-datetime 2026-08-02T14:00:00.000 --reapply --execute
   stream rewind --group stock --from-file .stream/undo/stock-20260802T141500Z-7.csv --repair --execute
   stream rewind --group stock --to-current --export""",
 )
@@ -69,7 +70,7 @@ Examples:
     "--by-duration",
     callback=_checked(parse_duration),
     metavar="P",
-    help="To the first record since so long ago: PT2H30M, P1D.",
+    help="To the first record since so long ago: 90m, 2h, 1d, or PT2H30M.",
 )
 @click.option(
     "--from-file",

@@ -10,7 +10,7 @@ import click
 from stream import stack as servers
 from stream.cli.common import format_option, print_json, project_option, say
 from stream.config import shown_address
-from stream.errors import Unreachable, UsageError
+from stream.errors import NoProject, Unreachable
 
 NOT_RUNNING = 3
 
@@ -93,7 +93,5 @@ def env(project_dir: Path, data: Path | None) -> None:
 
 def _folder(project_dir: Path, data: Path | None) -> Path:
     if data is None and not project_dir.is_dir():
-        raise UsageError(
-            f"there is no folder {project_dir}", hint=f"stream init {shlex.quote(str(project_dir))}"
-        )
+        raise NoProject(project_dir)
     return (data or project_dir / servers.FOLDER).resolve()

@@ -16,6 +16,7 @@ import click
 from stream.cli import recordtext
 from stream.cli.common import broker_options, format_option, project_of, say
 from stream.cli.growing import grow
+from stream.cli.listing import list_topics
 from stream.cli.positions import GRAMMAR, place, where
 from stream.cli.signals import Stopper
 from stream.config import Config
@@ -29,16 +30,20 @@ FOLLOWING = "following; Ctrl-C stops"
 
 
 @click.group(
-    short_help="The records of a topic; more partitions.",
-    epilog="Example:  stream topics inspect orders --key 536365",
+    short_help="Topics, and the records of one; more partitions.",
+    epilog="""\b
+Examples:
+  stream topics list
+  stream topics inspect orders --key 536365""",
 )
 def topics() -> None:
-    """The records of a topic: any under this project's prefix, those of retries and dead letters too.
+    """The topics under this project's prefix, and the records of any, those of retries and dead letters too.
 
     No group is joined, nothing is committed: reading disturbs nobody. `grow` gives a topic more partitions.
     """
 
 
+topics.add_command(list_topics)
 topics.add_command(grow)
 
 

@@ -81,5 +81,8 @@ def test_stack_of_another_user_says_so(shop: Checkout) -> None:
 def test_stack_of_a_project_that_is_not_there_says_so(shop: Checkout) -> None:
     command = shop.run("up", "--project", "shp")
     assert command.wait() == 2
-    assert command.stderr.splitlines() == ["Error: there is no folder shp", "-> stream init shp"]
+    assert command.stderr.splitlines() == [
+        "Error: shp is no project: there is no such folder",
+        "-> cd PROJECT, or --project PROJECT",
+    ]
     assert list(shop.folder.iterdir()) == []

@@ -323,3 +323,18 @@ def test_servers_that_take_a_connection_and_say_nothing_cost_ten_seconds(small: 
         ("broker", "failure"),
         ("database", "failure"),
     ]
+
+
+def test_where_no_stack_runs_the_project_is_looked_at_all_the_same(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    result = CliRunner().invoke(main, ["doctor", "--project", str(project.root), "--format", "json"])
+    assert result.exit_code == 5
+    found = {one["check"]: one for one in json.loads(result.stdout)}
+    assert found["schemas"]["status"] == found["consumers"]["status"] == "success"
+    for server in ("broker", "database"):
+        assert found[server]["message"] == f"no {server} given, and no stack of this project is running"
+        assert found[server]["fix"] == "stream stack up"
+    assert found["outbox"]["status"] == "halted"

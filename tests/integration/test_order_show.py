@@ -332,3 +332,9 @@ def test_on_a_terminal_it_says_how_far_it_has_read(
     assert command.returncode == 0
     assert stdout.startswith(b"Happened  things[")
     assert "\rread 1 of 1 records" in said
+
+
+def test_a_key_in_place_of_the_command_is_understood(small: Config) -> None:
+    result = stream(small, "order", "it's mine")
+    assert result.exit_code == 2
+    assert hints(result) == ["stream order show 'it'\"'\"'s mine'"]

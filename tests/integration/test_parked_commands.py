@@ -18,6 +18,7 @@ from stream.project import Project
 from tests.support.cli import follow, hints, stream, stream_json
 from tests.support.letters import Troubled, halt, rows, statuses
 from tests.support.retries import parked as parked_rows
+from tests.support.retries import retry_records
 from tests.support.small import make_project
 
 Conn = psycopg.Connection[Any]
@@ -130,7 +131,7 @@ def test_the_printed_commands_release_and_discard_a_key(small: Config, group, co
     g = held(group, "it's a key", "b")
     *_, release, discard = hints(stream(small, "parked", "list"))
     assert follow(small, release).exit_code == 0
-    *_, release, discard = hints(stream(small, "parked", "list"))
+    *_, discard, _retry = hints(stream(small, "parked", "list"))
     assert follow(small, discard).exit_code == 0
     assert sorted(g.go_on(conn)) == ["done", "done"]
     assert sorted(effects()) == [("b", 11), ("it's a key", 10)]
@@ -208,6 +209,39 @@ def test_a_key_that_nothing_holds_is_not_released(small: Config, group) -> None:
     assert "nothing holds it; its next try is at" in result.stderr
     assert follow(small, hints(result)[0]).exit_code == 0
     assert stream(small, "parked", "release", "--key", "nobody").exit_code == 1
+
+
+def test_a_waiting_key_is_tried_now(small: Config, group, conn, effects) -> None:
+    g = group()
+    g.trouble[1] = TransientError("down")
+    g.run(("a", 1), ("a", 2))
+    [command] = hints(stream(small, "parked", "list"))
+    assert command == "stream parked retry --group testers --topic things --key a"
+    g.heal()
+    retry_records(conn)  # what was on its way is lost, or comes later
+    result = follow(small, command)
+    assert result.exit_code == 0, result.output
+    assert g.worker.wake(*retry_records(conn)) == ["done"]
+    assert g.worker.wake(*retry_records(conn)) == ["done"]
+    assert effects() == [("a", 1), ("a", 2)]
+    assert rows(conn, "select action, result from stream.operator_action") == [("parked retry", "retried")]
+    assert stream(small, "parked", "retry", "--key", "a").exit_code == 1
+
+
+def test_a_held_key_is_not_tried_but_its_letter_replayed(small: Config, group, conn, effects) -> None:
+    g = held(group, "a")
+    g.trouble[20] = TransientError("down")
+    g.run(("waits", 20))
+    result = stream(small, "parked", "retry", "--key", "a")
+    assert result.exit_code == 4
+    assert "its first event is dead" in result.stderr
+    g.heal()
+    assert follow(small, hints(result)[0]).exit_code == 0
+    [command] = hints(stream(small, "parked", "retry"))  # the plan leaves out what it would refuse
+    assert follow(small, command).exit_code == 0
+    while parked_rows(conn):
+        g.worker.wake_all(*retry_records(conn))
+    assert sorted(n for _, n in effects()) == [0, 10, 20]
 
 
 def test_nothing_is_done_to_another_head_than_the_one_that_was_seen(small: Config, group, conn) -> None:

@@ -121,7 +121,7 @@ def test_on_a_terminal_it_is_asked(at_rest: Config, environment: dict[str, str])
         (["--to-earliest", "--topic", "things:9"], "things has partitions 0 to 1, got 9"),
         (["--to-earliest", "--topic", "testers.retry"], "does not read 'testers.retry'; it reads things"),
         (["--to-datetime", "yesterday"], "expected a time"),
-        (["--by-duration", "2h"], "expected a duration"),
+        (["--by-duration", "2 hours"], "expected a duration"),
         (["--by-duration", "P999999D"], "there was no such time"),
         (["--to-group", "testers"], "is the group itself"),
         (["--to-earliest", "--repair", "--reapply"], "are two things"),

@@ -226,6 +226,27 @@ def test_what_is_asked_wrongly_is_refused_with_code_2_and_nothing_on_stdout(
             assert follow(small, command).exit_code == 0
 
 
+def test_the_list_has_what_is_there_and_says_what_is_not(small: Config) -> None:
+    fill(small, ("a", 1), ("b", 2))
+    found = {
+        one["topic"]: one for one in json.loads(stream(small, "topics", "list", "--format", "json").stdout)
+    }
+    assert found["things"] == {
+        "topic": "things",
+        "partitions": 4,
+        "records": 2,
+        "events": ["Happened", "Listed"],
+    }
+    header, *rows = stream(small, "topics", "list").stdout.splitlines()
+    assert header.split() == ["TOPIC", "PARTITIONS", "RECORDS", "EVENTS"]
+    assert ["things", "4", "2", "Happened,", "Listed"] in [row.split() for row in rows]
+    delete_topic(small, "echoes")
+    until(lambda: "echoes" not in stream(small, "topics", "list").stdout)
+    result = stream(small, "topics", "list")
+    assert "declared and not there: echoes" in result.stderr
+    assert hints(result) == ["stream migrate"]
+
+
 def test_a_topic_that_is_not_there_is_named_with_those_that_are(small: Config) -> None:
     result = stream(small, "topics", "tail", "thing")
     assert "there is no topic 'thing' on this cluster (did you mean things?); there are: echoes, things" in (

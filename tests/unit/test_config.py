@@ -10,7 +10,7 @@ import pytest
 
 from stream import stack
 from stream.config import Config, shown_address
-from stream.errors import UsageError
+from stream.errors import NoProject, UsageError
 
 ENVIRON = {"KAFKA_BOOTSTRAP_SERVERS": "env:9092", "DATABASE_URL": "postgresql://me:geheim@env/db"}
 
@@ -24,6 +24,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
 
 
 def test_without_addresses_and_without_a_running_stack_it_says_what_to_type(tmp_path: Path) -> None:
+    (tmp_path / "schemas").mkdir()
     with pytest.raises(UsageError, match="stream stack up"):
         Config.load(tmp_path, environ={})
 
@@ -40,6 +41,7 @@ def test_without_addresses_and_without_a_running_stack_it_says_what_to_type(tmp_
 def test_only_what_is_missing_is_asked_for(
     tmp_path: Path, environ: dict[str, str], broker: bool, says: str
 ) -> None:
+    (tmp_path / "schemas").mkdir()
     with pytest.raises(UsageError) as raised:
         Config.load(tmp_path, environ=environ, broker=broker)
     assert re.search(says, str(raised.value), re.DOTALL)
@@ -155,3 +157,16 @@ def test_the_metrics_port_is_on_loopback_unless_a_host_is_given(
 def test_a_metrics_port_that_is_none_is_refused(tmp_path: Path, given: str) -> None:
     with pytest.raises(UsageError, match="metrics port: expected PORT or HOST:PORT, got"):
         Config.load(tmp_path, metrics_port=given, environ=ENVIRON)
+
+
+def test_a_folder_that_is_no_project_is_told_as_that(tmp_path: Path) -> None:
+    for folder, why in ((tmp_path / "shp", "no such folder"), (tmp_path, "no folder schemas/")):
+        with pytest.raises(NoProject, match=f"{folder} is no project: .*{why}"):
+            Config.load(folder, environ={})
+    assert Config.load(tmp_path, environ={}, broker=False, database=False).bootstrap_servers == ""
+
+
+def test_a_command_that_says_itself_what_is_missing_gets_no_address(tmp_path: Path) -> None:
+    (tmp_path / "schemas").mkdir()
+    config = Config.load(tmp_path, environ={}, absent_ok=True)
+    assert (config.bootstrap_servers, config.database_url) == ("", "")

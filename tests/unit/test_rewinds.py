@@ -131,7 +131,14 @@ def test_a_duration_is_iso_8601_of_days_and_less() -> None:
     assert parse_duration("pt90m") == timedelta(minutes=90)
 
 
-@pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "2h", "P1M", "-PT1H", "PT1H ", "P99999999999999D"])
+def test_a_duration_may_be_short() -> None:
+    assert parse_duration("2h") == timedelta(hours=2)
+    assert parse_duration("1d12h30m1.5s") == timedelta(days=1, hours=12, minutes=30, seconds=1.5)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "P", "PT", "P1DT", "2", "h2", "1h1d", "1H", "P1M", "-PT1H", "PT1H ", "P99999999999999D"]
+)
 def test_what_is_no_such_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected a duration"):
         parse_duration(text)
