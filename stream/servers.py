@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from stream import stack
-from stream.config import Config
+from stream.config import BROKER, DATABASE, Config
 from stream.errors import UsageError
 from stream.project import Project
 
@@ -38,8 +39,9 @@ def servers(
         starting(data)
     try:
         say("starting Kafka and PostgreSQL")
+        environ = _environ(project)
         stack.up(data, progress=say)
-        yield Config.load(project.root, quiet=True)
+        yield Config.load(project.root, environ=environ, quiet=True)
     finally:
         if ours:
             stack.down(data, progress=say)
@@ -47,19 +49,23 @@ def servers(
 
 
 def _given(project: Project) -> Config | None:
-    """Where the servers are, if that is known already.
-
-    Addresses of the project's own stack, which stopped since they were exported, say nothing of others.
-    """
+    """Where the servers are, if that is known already."""
     try:
-        config = Config.load(project.root)
-        own = stack.recorded_in(project.root / stack.FOLDER)
-        known = stack.Addresses(config.bootstrap_servers, config.database_url)
-        return None if own == known and stack.running(project.root) is None else config
+        return Config.load(project.root, environ=_environ(project))
     except UsageError:
         if stack.running(project.root) is not None:
             raise  # the addresses are there; something else is wrong
         return None
+
+
+def _environ(project: Project) -> dict[str, str]:
+    """The environment without addresses of the project's own stack that were exported before it stopped: others may
+    listen there by now, and it somewhere else."""
+    recorded = stack.recorded_in(project.root / stack.FOLDER)
+    if recorded is None or stack.running(project.root) is not None:
+        return dict(os.environ)
+    stale = {(BROKER, recorded.bootstrap_servers), (DATABASE, recorded.database_url)}
+    return {name: value for name, value in os.environ.items() if (name, value) not in stale}
 
 
 def _is_of_the_stack(config: Config, project: Project) -> bool:

@@ -4,6 +4,7 @@ ends all of it, the servers too."""
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -42,8 +43,12 @@ def test_dev_runs_a_whole_project_and_stops_all_of_it(tmp_path: Path, environmen
         assert stack.processes(shop / stack.FOLDER) == {}
 
         exported = {**env, "KAFKA_BOOTSTRAP_SERVERS": addresses.bootstrap_servers}
-        dev = Command("dev", env=exported, cwd=shop)  # in the terminal that had `stream stack env`
-        dev.says("receipts | consuming: receipts", 60)
+        host, _, port = addresses.bootstrap_servers.partition(":")
+        with socket.create_server((host, int(port))):  # somebody else, by now
+            dev = Command("dev", env=exported, cwd=shop)  # in the terminal that had `stream stack env`
+            dev.says("receipts | consuming: receipts", 60)
+        moved = stack.running(shop)
+        assert moved is not None and moved.bootstrap_servers != addresses.bootstrap_servers
         dev.send(signal.SIGINT)
         assert dev.wait(30) == 0, dev.stderr
         assert stack.processes(shop / stack.FOLDER) == {}
