@@ -174,7 +174,8 @@ class CircuitBreaker:
         if self._failures >= settings.breaker_failures and len(self._lanes) >= settings.breaker_keys:
             return f"{self._failures} failures in a row, of at least {len(self._lanes)} keys"
         if self._failures > 1 and now - self._since >= settings.breaker_silence_s:
-            return f"nothing but failures for {now - self._since:.0f} s"
+            keys = "1 key" if len(self._lanes) == 1 else f"at least {len(self._lanes)} keys"
+            return f"nothing but failures for {now - self._since:.0f} s, of {keys}"
         return None
 
 

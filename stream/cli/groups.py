@@ -102,7 +102,9 @@ def pause(config: Config, name: str, reason: str, how_long: timedelta | None, un
         known.require(name, "stream groups pause --reason '...'")
         end = _end(how_long, until)
         before = holds.pause(connection, name, reason, end)
-    say(f"{name}: {'paused' if end is None else f'paused until {clock(end)}'}: nothing starts from now on")
+    say(
+        f"{name}: {'paused' if end is None else f'paused until {clock(end)}'}: nothing starts, from within a second on"
+    )
     for held in before:
         old = f"it was paused already ({words(held)}): this takes its place"
         say(old if held.by == "paused" else f"it is {held.by} too: {words(held)}")
@@ -118,7 +120,8 @@ def pause(config: Config, name: str, reason: str, how_long: timedelta | None, un
 def resume(config: Config, name: str, reason: str | None) -> None:
     """Lift whatever holds a group: a pause, a halt, an open breaker. Its processes go on within about a second.
 
-    They count failures anew: where the cause is still there, the group is held again.
+    They count failures anew: where the cause is still there, the group is held again, a halted one after as many dead
+    letters more. A halt whose cause is mended lifts itself at its next try.
     """
     with opened(config, SESSION) as (connection, known):
         known.require(name, "stream groups resume")

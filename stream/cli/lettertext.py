@@ -64,7 +64,7 @@ def _facts(letter: LetterDetails) -> Iterator[str]:
         why = f": {printable(letter.resolved_reason)}" if letter.resolved_reason else ""
         status += f" {clock(letter.resolved_at)} by {printable(letter.resolved_by or '?')}{why}"
     behind = plural(letter.followers, "event")
-    key = "its key waits for it" if letter.held else "its key went on"
+    key = "its key waits for it" if letter.held else "nothing waits for it"
     if letter.followers:
         key += f", {behind} {'waits' if letter.followers == 1 else 'wait'} behind it"
     tries = f"{plural(letter.attempts, 'attempt')} from {clock(letter.first_failed_at)} on"

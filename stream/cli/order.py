@@ -48,7 +48,9 @@ def show(config: Config, key: str, timeout: float, format_: str) -> None:
 
     That is: tries that failed, waiting behind another event, dead letters, what people did with them, and the end.
     KEY is text, or \\x and hex. Read are the outbox, the key's own partition of each topic, and what the groups
-    wrote down in this database. Times are UTC; an outcome's is when the transaction of its effects began. Ctrl-C ends
+    wrote down in this database. A time after + is since the step before of the same group, the first since it was
+    published; called is a try that was due and came back by the retry topic, copied a dead letter's record in the DLQ.
+    Times are UTC; an outcome's is when the transaction of its effects began. Ctrl-C ends
     the reading: what was found is shown, and how far it came (exit 6).
     """
     stopper, stopping = Stopper("showing what was found"), Event()

@@ -78,15 +78,13 @@ def _lines(event: OrderEvent) -> Iterator[Line]:
         again = "".join(f", again at {offset}" for offset in event.repeats)
         yield clock(event.published_at), _since(begun, event.published_at), f"published{again}"
     width = max((len(outcome.group) for outcome in event.groups), default=0)
-    steps: list[tuple[datetime, str, str]] = []
-    for outcome in event.groups:
-        before = event.published_at or begun
-        for step in outcome.steps:
-            what = f"{outcome.group:<{width}}  {_told(step, outcome)}{_details(step, outcome, begun)}"
-            steps.append((step.at, _since(before, step.at), what))
-            before = step.at
-    for at, since, what in sorted(steps, key=lambda step: step[0]):
-        yield clock(at), since, what
+    steps = [(step.at, outcome, step) for outcome in event.groups for step in outcome.steps]
+    before: dict[str, datetime] = {}
+    for at, outcome, step in sorted(steps, key=lambda found: found[0]):
+        group = outcome.group
+        since = _since(before.get(group, event.published_at or begun), at)
+        before[group] = at
+        yield clock(at), since, f"{group:<{width}}  {_told(step, outcome)}{_details(step, outcome, begun)}"
     for outcome in event.groups:
         if outcome.outcome is None:
             tried = f"  (attempt {outcome.attempts})" if outcome.attempts else ""

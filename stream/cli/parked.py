@@ -238,7 +238,7 @@ def _nothing(named: bool, text: str) -> None:
 
 def _print_table(found: Sequence[ParkedKey]) -> None:
     now = datetime.now(UTC)
-    header = ("GROUP", "TOPIC", "KEY", "STATE", "FOR", "FOLLOWERS", "ATTEMPTS", "NEXT TRY", "WHY")
+    header = ("GROUP", "TOPIC", "KEY", "STATE", "SINCE", "FOR", "FOLLOWERS", "ATTEMPTS", "NEXT TRY", "WHY")
     for line in columns(header, [_cells(one, now) for one in found]):
         click.echo(line)
 
@@ -249,7 +249,7 @@ def _cells(one: ParkedKey, now: datetime) -> tuple[str, ...]:
     next_try = "-" if one.due_at is None or one.held else clock(one.due_at)
     waits = duration(max(0.0, (now - one.since).total_seconds()))
     counts = (str(one.followers), str(one.attempts))
-    return (one.group, one.topic, key, one.state, waits, *counts, next_try, why)
+    return (one.group, one.topic, key, one.state, clock(one.since), waits, *counts, next_try, why)
 
 
 def _print_plan(chosen: Sequence[ParkedKey], arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -117,8 +118,8 @@ def say_found(found: Survey, mode: Mode | None) -> None:
     if plan.skipped:
         say(f"{group}: {plural(plan.skipped, 'record')} skipped: they were not read, and never will be")
     if found.parked:
-        waits = "are tried in their turn" if mode == "reapply" else "go on waiting"
-        say(f"{group}: {plural(found.parked, 'event')} of these wait for another try, and {waits}")
+        waits = "are tried in their turn" if mode == "reapply" else "stay so"
+        say(f"{group}: {plural(found.parked, 'event')} of these wait or are held, and {waits}")
     if found.dead:
         dead = "what is dead is tried again" if mode == "reapply" else "what is dead stays dead"
         say(f"{group}: {plural(found.dead, 'open letter')} of these: {dead}")
@@ -133,5 +134,8 @@ def say_moved(moved: Moved, rate: float | None) -> None:
     say(f"{moved.plan.group}: moved, and read back")
     if rate is not None and moved.plan.total:
         say(f"{moved.plan.group}: at most {rate:g}/s run, until it has passed where it was")
-    if moved.undo is not None:
-        say(f"undo: {moved.undo}")
+    undo = moved.undo
+    if undo is not None:
+        say(f"undo: {undo}")
+        back = f"--from-file {shlex.quote(str(undo))} --repair --execute"
+        say(f"-> stream rewind --group {moved.plan.group} {back}   (goes back)")

@@ -75,7 +75,7 @@ def test_each_key_is_listed_once_with_what_it_waits_for(small: Config, group, co
     assert datetime.fromisoformat(b["next_try_at"]) >= datetime.fromisoformat(b["since"])
     text = stream(small, "parked", "list")
     header, first, second = text.stdout.splitlines()
-    assert header.split()[:6] == ["GROUP", "TOPIC", "KEY", "STATE", "FOR", "FOLLOWERS"]
+    assert header.split()[:7] == ["GROUP", "TOPIC", "KEY", "STATE", "SINCE", "FOR", "FOLLOWERS"]
     assert first.split()[:4] == ["testers", "things", "a", "held"]
     assert "provider is down" in second
     assert hints(text)[:2] == ["stream dlq show 1", "stream dlq replay 1"]

@@ -220,7 +220,7 @@ def test_what_failed_is_shown_and_stays_what_it_is(
     before = rows(conn, parked)
 
     plan = stream(small, *TO_THE_BEGINNING)
-    assert "2 events of these wait for another try" in plan.stderr
+    assert "2 events of these wait or are held, and stay so" in plan.stderr
     assert "2 open letters of these: what is dead stays dead" in plan.stderr
     shown = stream_json(small, *REPAIR)
     assert (shown["parked"], shown["dead"], shown["in_ledger"], shown["total"]) == (2, 2, 4, 6)
@@ -255,7 +255,7 @@ def test_reapply_says_what_becomes_of_what_failed(
     broken = False
     result = stream(small, *TO_THE_BEGINNING, "--reapply", "--execute")
     assert result.exit_code == 0, result.output
-    assert "1 event of these wait for another try, and are tried in their turn" in result.stderr
+    assert "1 event of these wait or are held, and are tried in their turn" in result.stderr
     assert "1 open letter of these: what is dead is tried again" in result.stderr
     until(lambda: len(numbers(conn)) == 4)
     assert numbers(conn) == [0, 1, 2, 2]

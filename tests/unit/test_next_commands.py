@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2] / "stream"
 FILLED = {
     "again": "",
     "arguments": "1 --reason x",
+    "back": "--from-file /dev/null --repair --execute",
     "chosen": "--key 1",
     "click.get_current_context().info_name": "inspect",
     "clock(pruned)": "2026-08-02T14:00:00Z",

@@ -13,6 +13,8 @@ def write_receipt(event: Event, ctx: Context) -> None:
     if total == 0:
         return ctx.skip("nothing to pay")
     ctx.db.execute(
-        "insert into receipt (order_id, customer, total) values (%s, %s, %s)",
+        "insert into receipt (order_id, customer, total) values (%s, %s, %s)"
+        # Once as it is; this is for history that is applied again on purpose (stream rewind --reapply).
+        " on conflict (order_id) do update set customer = excluded.customer, total = excluded.total",
         [event.key, event.data["customer"], total],
     )
