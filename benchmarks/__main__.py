@@ -165,7 +165,7 @@ def contests(stage: Stage, size: Size) -> dict[str, list[Contest]]:
                 other_name="alone",
             )
             for how, rate, batch, ceiling in (
-                ("at 200/s", "200/s", 1, 1.5),
+                ("at 200/s", "200/s", 1, 2.0),
                 ("at 200/s, batch=500", "200/s", 500, 1.5),
                 ("without a rate", None, 1, None),
             )
