@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import append, draining, failing, groups, idle, latency, relay, report, showing
+from benchmarks import append, draining, failing, groups, idle, latency, relay, report, showing, starving
 from benchmarks.contest import Contest, Result, Sample, hold
 from benchmarks.stage import Stage, say
 
@@ -31,6 +31,7 @@ class Size:
     append: int
     shown: int
     draining: int
+    starving: int
 
 
 QUICK = Size(
@@ -46,6 +47,7 @@ QUICK = Size(
     append=200,
     shown=20_000,
     draining=20_000,
+    starving=40_000,
 )
 NORMAL = Size(
     5,
@@ -60,6 +62,7 @@ NORMAL = Size(
     append=3_000,
     shown=1_000_000,
     draining=60_000,
+    starving=60_000,
 )
 LONG = Size(
     7,
@@ -74,6 +77,7 @@ LONG = Size(
     append=5_000,
     shown=1_000_000,
     draining=200_000,
+    starving=120_000,
 )
 
 
@@ -83,6 +87,7 @@ def contests(stage: Stage, size: Size) -> dict[str, list[Contest]]:
     applied = partial(groups.drain, stage)
     beside = partial(relayed, size.held, keys=None, raw=False)
     appended = partial(append.measure, stage, size.append)
+    starved = partial(starving.measure, stage, size.latency_s, size.starving)
     return {
         "relay": [
             against_raw("relay, a key an event", partial(relayed, size.relay, keys=None), floor=0.6),
@@ -150,6 +155,21 @@ def contests(stage: Stage, size: Size) -> dict[str, list[Contest]]:
                 ceiling=1.5,
             )
         ],
+        "starving": [
+            Contest(
+                f"effect at 100 events/s beside a new group {how}, p95",
+                "ms",
+                ours=partial(starved, newcomer=True, rate=rate, batch=batch),
+                other=partial(starved, newcomer=False),
+                ceiling=ceiling,
+                other_name="alone",
+            )
+            for how, rate, batch, ceiling in (
+                ("at 200/s", "200/s", 1, 2.0),
+                ("at 200/s, batch=500", "200/s", 500, 1.5),
+                ("without a rate", None, 1, None),
+            )
+        ],
         "append": [
             Contest(name, "/s", partial(appended, way), partial(appended, "insert"), other_name="insert")
             for name, way in (
@@ -204,8 +224,8 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     names = (
-        *("relay", "held", "rows", "sets", "single", "workers", "failing", "latency", "append", "idle"),
-        "showing : draining",
+        *("relay", "held", "rows", "sets", "single", "workers", "failing", "latency", "starving", "append"),
+        *("idle", "showing", "draining"),
     )
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     how_much = parser.add_mutually_exclusive_group()

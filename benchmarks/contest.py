@@ -66,6 +66,16 @@ class Result:
         return median(self.ratios)
 
     @property
+    def also(self) -> dict[str, float]:
+        """The same of what else was told of both, where there is something to divide by."""
+        pairs = [(self.ours[n].also, self.other[n].also) for n in self.quiet]
+        return {
+            name: median(ours[name] / other[name] for ours, other in pairs)
+            for name in self.ours[0].also
+            if all(other.get(name) for _, other in pairs)
+        }
+
+    @property
     def holds(self) -> bool | None:
         """Whether the ratio keeps its floor or ceiling; None where there is none."""
         if self.contest.floor is not None:

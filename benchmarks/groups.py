@@ -91,11 +91,12 @@ def applied(scene: Scene, count: int) -> bool:
     )
 
 
-def check_effects(scene: Scene, count: int) -> None:
-    """Every event has its effect, none has two, each key's stand in order; and the ledger has each once."""
+def check_effects(scene: Scene, count: int, *, beside: int = 0) -> None:
+    """Every event has its effect, none has two, each key's stand in order; and the ledger has each once, with so many
+    that another group applied `beside` them."""
     assert scene.count("select count(*) from effect") == count, "not as many effects as events"
     assert scene.count("select count(distinct placed_at) from effect") == count, "an effect happened twice"
-    assert scene.count("select count(*) from stream.ledger where outcome = 'done'") == count, (
+    assert scene.count("select count(*) from stream.ledger where outcome = 'done'") == count + beside, (
         "not as many ledger rows as events"
     )
     turned = scene.count(

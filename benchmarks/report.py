@@ -92,7 +92,12 @@ def row(result: Result) -> list[str]:
         contest.name,
         spread(result.ours, contest.unit),
         f"{contest.other_name} {spread(result.other, contest.unit)}",
-        f"{result.ratio:.2f} [{min(ratios):.2f} to {max(ratios):.2f}]",
+        ", ".join(
+            [
+                f"{result.ratio:.2f} [{min(ratios):.2f} to {max(ratios):.2f}]",
+                *(f"{name} {ratio:.2f}" for name, ratio in result.also.items()),
+            ]
+        ),
         f"{len(ratios)} of {len(result.ours)}",
         bound,
         WORDS[result.holds],
@@ -121,6 +126,7 @@ def as_json(about: dict[str, str], results: Sequence[Result], gauges: Sequence[G
             "against": result.contest.other_name,
             "ratio": result.ratio,
             "ratios": result.ratios,
+            "also": result.also,
             "floor": result.contest.floor,
             "ceiling": result.contest.ceiling,
             "holds": result.holds,

@@ -128,6 +128,7 @@ class Assignment:
             start=_policy(self._group),
             will_act_on=sum(bounds[p][1] - offset for p, offset in ahead.items()),
             since=None if since is None else since.isoformat(timespec="seconds"),
+            catch_up_rate=self._group.catch_up_rate,
         )
         return memory
 

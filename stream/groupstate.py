@@ -69,11 +69,11 @@ class GroupState:
             ranges = connection.execute(query("reapplied_ranges"), [self._group]).fetchall()
         planned, seen, ids, pruned, history = row or ({}, {}, {}, None, {})
         return Memory(
-            _by_partition(planned),
+            by_partition(planned),
             frozenset((topic, p) for topic, partitions in seen.items() for p in partitions),
             ids,
             pruned,
-            _by_partition(history),
+            by_partition(history),
             [(epoch, Range(*columns)) for epoch, *columns in ranges],
         )
 
@@ -173,7 +173,8 @@ class GroupState:
         )
 
 
-def _by_partition(offsets: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
+def by_partition(offsets: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
+    """Offsets as the database has them: topic -> partition -> offset."""
     return {(topic, int(p)): offset for topic, of_topic in offsets.items() for p, offset in of_topic.items()}
 
 

@@ -17,6 +17,7 @@ from stream.database import Connection, query
 from stream.discovery import discover, unknown_group
 from stream.errors import GroupError, ProjectImportError, Unreachable
 from stream.groups import ConsumerGroup
+from stream.groupstate import by_partition
 from stream.holds import holds_of
 from stream.kafka.admin import topic_ids
 from stream.kafka.lag import PartitionLag, lags
@@ -29,10 +30,12 @@ from stream.trend import Look, Trend, seconds_rated, trend
 from stream.verdicts import (
     GroupSummary,
     Handling,
+    History,
     PartitionView,
     blocker,
     group_trend,
     handlings,
+    history,
     oldest,
     stalled,
     topic_problem,
@@ -59,11 +62,13 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """`trend`: of all partitions together. `rated_over`: seconds between the looks that rates are made of."""
+    """`trend`: of all partitions together. `rated_over`: seconds between the looks that rates are made of. `history`:
+    what is left of it, None where nothing is."""
 
     summary: GroupSummary
     trend: Trend
     rated_over: float | None
+    history: History | None
     partitions: Sequence[PartitionView]
     workers: Sequence[WorkerView]
     gaps: Sequence[Gap]
@@ -92,6 +97,13 @@ class Known:
         """The topics that the group has begun to read, and the ids they had then."""
         met: Mapping[str, str] = self.rows[name]["topic_ids"] if name in self.rows else {}
         return met
+
+    def history(self, name: str, lags: Mapping[Partition, PartitionLag]) -> History | None:
+        """What is left of a group's history, and how fast that may go by what its file says now."""
+        group, row = self.declared.get(name), self.rows.get(name)
+        rates = [] if group is None else [group.rate, group.catch_up_rate]
+        rate = min((each for each in rates if each is not None), default=None)
+        return history(by_partition(row["history_ends"] if row else {}), lags, rate)
 
     def require(self, name: str, command: str) -> None:
         """Raise GroupError where there is no such group."""
@@ -167,9 +179,10 @@ def details(
     with connection.cursor(row_factory=class_row(WorkerView)) as cursor:
         workers = cursor.execute(query("group_workers"), {"group": name}).fetchall()
     together = group_trend(trends, {p: one.lag for p, one in behind.items()}, owners)
+    left = known.history(name, behind)
     lost, grown = gaps(connection, name), grown_partitions(connection, name)
     return GroupDetails(
-        summary, together, found.rated_over, partitions, workers, lost, grown
+        summary, together, found.rated_over, left, partitions, workers, lost, grown
     ), found.unreachable
 
 
@@ -265,7 +278,7 @@ def _summary(
         held_key=shown_key(row["held_key"]) if row else None,
         problem=None if found.ids is None else topic_problem(name, known.met(name), found.ids),
         stalled=_stalled_words(still, behind, handling) if still else None,
-        behind=_behind_words(slower, trends) if slower else None,
+        behind=_behind_words(slower, trends, known.history(name, behind)) if slower else None,
     )
 
 
@@ -281,8 +294,11 @@ def _stalled_words(
     return f"{first[0]}[{first[1]}]{more} stands at {one.committed}, {one.lag} records wait{why}"
 
 
-def _behind_words(slower: Sequence[Partition], trends: Mapping[Partition, Trend]) -> str:
+def _behind_words(
+    slower: Sequence[Partition], trends: Mapping[Partition, Trend], left: History | None
+) -> str:
     came = sum(trends[partition].rate_in or 0 for partition in slower)
     done = sum(trends[partition].rate_out or 0 for partition in slower)
     names = ", ".join(f"{topic}[{number}]" for topic, number in slower[:3]) + ", ..." * (len(slower) > 3)
-    return f"{names}: {came:.1f} records come a second, {done:.1f} are done"
+    limit = "" if left is None or left.rate is None else f"; history is held to {left.rate:g} a second"
+    return f"{names}: {came:.1f} records come a second, {done:.1f} are done{limit}"

@@ -21,7 +21,7 @@ from stream.database import Connection, query
 from stream.errors import Unreachable
 from stream.events import Record
 from stream.groups import ConsumerGroup
-from stream.offsets import Partition
+from stream.offsets import Partition, Progress
 
 MARGIN = 0.06  # of the rate, given away
 MOST = 1000.0
@@ -130,7 +130,8 @@ class Paces:
     """Which turns a run of records takes: history's, where it holds a record that was in its topic before the group's
     first start (before `history`, to be set before the first run), else the group's own. Safe between threads.
 
-    `rate`: the lowest that may hold; None where everything runs as fast as it can.
+    `rate`: the lowest that may hold, which is history's as long as some is left; None where everything runs as fast as
+    it can.
     """
 
     def __init__(self, own: Pace, catch_up: Pace) -> None:
@@ -138,6 +139,8 @@ class Paces:
         self._own = own
         self._catch_up = catch_up
         self._limit: float | None = None
+        self._history_left = True
+        self._seen = -1  # the generation whose partitions have all passed history
         self._mine = threading.local()
         # Asked for every run and every transaction, so it is kept.
         self.rate = self._lowest()
@@ -156,6 +159,18 @@ class Paces:
             self._limit = rate
             self._own.limit(rate)
             self._catch_up.limit(rate)
+            self.rate = self._lowest()
+
+    def look(self, progress: Progress) -> None:
+        """Told how far this process is: once no history is left in what it reads, its rate does not hold any more."""
+        if self._catch_up is self._own or self._seen == progress.generation:
+            return
+        ends, before = self.history, progress.finished_before
+        left = any(before(partition) < ends.get(partition, 0) for partition in progress.partitions())
+        if not left:
+            self._seen = progress.generation
+        if left != self._history_left:
+            self._history_left = left
             self.rate = self._lowest()
 
     def begin(self, records: Iterable[Record]) -> None:
@@ -185,7 +200,8 @@ class Paces:
         self._catch_up.close()
 
     def _lowest(self) -> float | None:
-        return min((pace.rate for pace in (self._own, self._catch_up) if pace.rate is not None), default=None)
+        paces = (self._own, self._catch_up) if self._history_left else (self._own,)
+        return min((pace.rate for pace in paces if pace.rate is not None), default=None)
 
     def _of_run(self) -> Pace:
         pace: Pace = getattr(self._mine, "pace", self._own)

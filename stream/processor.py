@@ -297,6 +297,7 @@ class Processor:
     def _start_runs(self) -> None:
         if self._failure is None and not self._recess.called:
             self._pace.limit(self._control.standing.rate)
+            self._pace.look(self._progress)
             self._dispatch.start_runs(self._progress.generation)
 
     def _has_room(self) -> bool:

@@ -78,6 +78,15 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """What a group has not finished of the records that were in its topics at its first start; `rate`: at most so many
+    a second, None where its file says nothing, or is not here."""
+
+    records: int
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSummary:
     """One group. `members`: processes that are there. `lag` in records, `lag_seconds` the age of the oldest of them;
     both None where nothing was ever committed, or the broker does not answer. `parked`, `held`: keys that wait for
@@ -217,6 +226,15 @@ def oldest(one: PartitionLag, keys: Sequence[ParkedKey]) -> Oldest | None:
     if one.next is None:
         return None
     return Oldest(one.next.offset, shown_key(one.next.key), one.next.event_id, one.next.time)
+
+
+def history(
+    ends: Mapping[Partition, int], lags: Mapping[Partition, PartitionLag], rate: float | None
+) -> History | None:
+    """What is left of it, by the `ends` of the logs at the group's first start; None where nothing is. What retention
+    took is not counted."""
+    left = sum(max(0, ends.get(p, 0) - (one.end - one.lag)) for p, one in lags.items() if one.lag)
+    return History(left, rate) if left else None
 
 
 def stalled(

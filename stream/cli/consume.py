@@ -39,6 +39,9 @@ from stream.project import Project
 def consume(config: Config, names: tuple[str, ...], exit_at_end: bool) -> None:
     """Run consumer groups in this process; more processes of a group share its partitions.
 
+    A new group begins where its `start` says. With catch_up_rate="200/s" beside it in its file, what was there before
+    the group goes no faster, over all its processes, and the groups that are there keep their pace.
+
     Ends with 0 on SIGTERM or Ctrl-C, once what has started is committed.
     """
     stopper = Stopper(f"waiting for running handlers (up to {STOP_S:.0f} s)")

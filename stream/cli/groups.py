@@ -67,7 +67,8 @@ def describe(config: Config, name: str, format_: str) -> None:
     every ten seconds; where there are none, two looks are taken, two seconds apart. DRAINED is when the lag is gone if
     both go on so; "growing" where it will not be. BLOCKED BY is what keeps the oldest unfinished record of a partition
     from being finished: a key that is parked or held, or whose handler has been at work for long, or, in brackets, what
-    holds the group.
+    holds the group. While a group has not worked off what was there at its first start, `history` says how much of it
+    is left, and how fast the group's file lets it go (catch_up_rate).
     """
     with opened(config, SESSION) as (connection, known):
         known.require(name, "stream groups describe")

@@ -28,7 +28,9 @@ def json_form(one: GroupSummary) -> dict[str, Any]:
 def details_form(found: GroupDetails) -> dict[str, Any]:
     """The public JSON of `groups describe`."""
     rates = {name: getattr(found.trend, name) for name in ("rate_in", "rate_out", "eta_seconds")}
-    lists = {name: as_json(getattr(found, name)) for name in ("partitions", "workers", "gaps", "grown")}
+    lists = {
+        name: as_json(getattr(found, name)) for name in ("history", "partitions", "workers", "gaps", "grown")
+    }
     return json_form(found.summary) | rates | {"rated_over": found.rated_over} | lists
 
 
@@ -75,6 +77,9 @@ def print_details(found: GroupDetails) -> None:
         click.echo(f"rates    {rates}, over {duration(found.rated_over)}")
     if one.lag:
         click.echo(f"drained  {_drained(one.lag, found.trend)}")
+    if found.history is not None:
+        limit = "" if found.history.rate is None else f", at most {found.history.rate:g} a second"
+        click.echo(f"history  {plural(found.history.records, 'record')} left{limit}")
     click.echo(f"keys     {one.parked} parked, {one.held} held; {plural(one.dead, 'open letter')}")
     for gap in found.gaps:
         lost = f"{gap.topic}[{gap.partition}], offsets {gap.from_offset} to {gap.to_offset - 1}"

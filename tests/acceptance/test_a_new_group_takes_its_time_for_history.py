@@ -44,4 +44,8 @@ def test_history_is_worked_off_at_its_rate_and_what_comes_later_at_once(
     third.stop()
     [(seconds,)] = effects.fetch("select max(at) - min(at) from started where n >= 200")
     assert seconds < 25  # at the rate of history: 50
+    [(together,)] = effects.fetch(
+        "select max(n) from (select count(*) as n from effect where n >= 200 group by xmin::text) of_transactions"
+    )
+    assert together > 20 or batch == 1  # transactions are as large as ever, too
     assert effects.by_key() == {f"k{n}": [n] for n in range(1200)}

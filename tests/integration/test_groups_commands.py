@@ -35,7 +35,7 @@ PARTITION = {
     "movement", "blocked_by", "blocked_why", "oldest",
 }  # fmt: skip
 DETAILS = SUMMARY | {
-    "rate_in", "rate_out", "eta_seconds", "rated_over", "partitions", "workers", "gaps", "grown",
+    "rate_in", "rate_out", "eta_seconds", "rated_over", "history", "partitions", "workers", "gaps", "grown",
 }  # fmt: skip
 RESTING = """
 from stream import ConsumerGroup

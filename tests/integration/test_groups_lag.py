@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from stream.config import Config
 from stream.kafka.lag import lags
 from stream.project import Project
 from tests.support.cli import hints, stream, stream_json
-from tests.support.effects import Load, committed
+from tests.support.effects import Load, committed, write_group
 from tests.support.groups import Member, publish
 from tests.support.letters import rows
 from tests.support.small import make_project
@@ -84,6 +85,10 @@ def caught_up(config: Config) -> bool:
     """Asked past the command: what a member logs at its start would stand between its JSON."""
     found = lags(config, {"testers": ["things"]})["testers"]
     return all(one.lag == 0 for one in found.values())
+
+
+def ends(config: Config) -> dict[int, int]:
+    return {p: one.end for (_, p), one in lags(config, {"testers": ["things"]})["testers"].items()}
 
 
 def set_offsets(config: Config, offsets: dict[int, int]) -> None:
@@ -216,13 +221,41 @@ def test_a_partition_that_stands_is_stalled_and_its_event_is_named(
 
 
 def test_a_lag_that_only_grows_is_falling_behind(small: Config, project: Project, member, often) -> None:
+    write_group(project, catch_up_rate="3/s")
     with Load(small, project, burst=100, pause_s=0.01) as load:
         load.wait(100)  # behind from the first look on: one without lag says that all is well
-        member(rate="3/s", concurrency=1)
+        member(catch_up_rate="3/s", concurrency=1)
+        until(lambda: sum(committed(small).values()) > 0)
         until(lambda: describe(small)["verdict"] == "FALLING BEHIND")
         detail = describe(small)
-    assert "records come a second" in detail["reason"]
+    assert re.search(r"records come a second, .* are done; history is held to 3 a second$", detail["reason"])
     assert detail["eta_seconds"] is None
+
+
+def test_history_that_is_left_is_told_apart_from_what_came_since(
+    small: Config, project: Project, member, conn
+) -> None:
+    publish(small, project, [(f"k{n % 40}", n) for n in range(4000)])
+    write_group(project, catch_up_rate="20/s")
+    m = member(catch_up_rate="20/s")
+    until(lambda: sum(committed(small).values()) > 0)
+    publish(small, project, [(f"k{n % 40}", n) for n in range(4000, 4100)])
+    detail = describe(small)
+    text = stream(small, "groups", "describe", "testers").stdout
+    m.end()
+    history = detail["history"]
+    assert 0 < history["records"] < 4000
+    assert history == {"records": detail["lag"] - 100, "rate": 20.0}
+    assert re.search(r"^history  3\d\d\d records left, at most 20 a second$", text, re.MULTILINE)
+
+    (project.root / "consumers" / "testers.py").unlink()
+    assert describe(small)["history"]["rate"] is None  # nobody knows
+    text = stream(small, "groups", "describe", "testers").stdout
+    assert re.search(r"^history  3\d\d\d records left$", text, re.MULTILINE)
+    set_offsets(small, {p: end - 1 for p, end in ends(small).items()})
+    detail = describe(small)
+    assert (detail["lag"], detail["history"]) == (2, None)
+    assert "history" not in stream(small, "groups", "describe", "testers").stdout
 
 
 def test_a_held_key_is_named_with_its_event(small: Config, project: Project, member) -> None:

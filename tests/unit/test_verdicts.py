@@ -16,9 +16,11 @@ from stream.trend import Trend
 from stream.verdicts import (
     GroupSummary,
     Handling,
+    History,
     Oldest,
     blocker,
     group_trend,
+    history,
     oldest,
     stalled,
     topic_problem,
@@ -164,3 +166,17 @@ def test_a_group_is_drained_when_its_last_process_is() -> None:
     assert group_trend({**trends, P1: Trend(5.0, 5.0)}, lags, {P0: "w", P1: "v"}).eta_seconds is None
     assert group_trend({P0: Trend(), P1: Trend()}, {P0: 0, P1: 0}, {}).eta_seconds == 0.0
     assert group_trend({}, {}, {}) == Trend()
+
+
+def test_history_left_is_what_was_there_at_the_first_start_and_can_still_be_read() -> None:
+    ends = {("t", 0): 100, ("t", 1): 50, ("t", 2): 10}
+    of_group = {
+        ("t", 0): PartitionLag(40, 120, 80),
+        ("t", 1): PartitionLag(50, 60, 10),  # past its history
+        ("t", 2): PartitionLag(None, 10),  # nothing committed in its topic
+        ("t", 3): PartitionLag(None, 5, 5),  # came later
+    }
+    assert history(ends, of_group, 20.0) == History(60, 20.0)
+    # retention took all before offset 90
+    assert history(ends, of_group | {("t", 0): PartitionLag(40, 120, 30)}, None) == History(10, None)
+    assert history(ends, {("t", 1): of_group["t", 1]}, 20.0) is None

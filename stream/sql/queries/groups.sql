@@ -1,5 +1,5 @@
 -- What the database knows of its groups: what holds each, how many processes there are, what waits, what died.
-select s.consumer_group as "group", s.topic_ids,
+select s.consumer_group as "group", s.topic_ids, s.history_ends,
        (select count(*) from stream.worker w
         where w.consumer_group = s.consumer_group and stream.is_member(w.consumer_group, w.session)) as members,
        p.keys - p.held as parked, p.held, p.held_key,

@@ -3,6 +3,7 @@
 from stream import ConsumerGroup, Context, Event
 
 # start: a new group begins with the oldest orders there are. One that sends mail would rather begin at the "end".
+# Once there are many orders and other groups, a new one leaves these their pace with catch_up_rate="200/s".
 # batch: up to 100 orders in one transaction, as the handler touches nothing but the database.
 group = ConsumerGroup("receipts", topics=["orders"], start="beginning", batch=100)
 
