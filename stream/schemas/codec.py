@@ -20,6 +20,7 @@ from fastavro.read import LOGICAL_READERS
 
 from stream.errors import InvalidEvent, SchemaError, StreamError
 from stream.schemas.catalog import Schema, SchemaCatalog
+from stream.schemas.decoders import decoder
 from stream.schemas.misfit import Misfit
 from stream.schemas.values import MAX_PRECISION
 
@@ -134,6 +135,7 @@ class Reader:
         self._number = written.number
         self._written = _readable(written)
         self._wanted = None if wanted.definition == written.definition else _readable(wanted)
+        self._decode = decoder(self._written, LOGICAL_READERS) if self._wanted is None else None
         self._stream = _StrictBytes if self._wanted is not None and written.shape.endless else BytesIO
         # A default that a handler could change in place must not be shared by all events.
         self._copy = self._wanted is not None and any(
@@ -143,7 +145,20 @@ class Reader:
         )
 
     def read(self, value: bytes) -> dict[str, Any]:
-        """The data of wire bytes, whose first five were looked at already; raises DecodeError.
+        """The data of wire bytes, whose first five were looked at already; raises DecodeError."""
+        if self._decode is not None:
+            try:
+                data, end = self._decode(value, _BODY)
+            except MemoryError:
+                raise  # of this process, not of these bytes: they never ask for more than their own length
+            except Exception:  # noqa: BLE001  # fastavro says what is wrong
+                end = -1
+            if end == len(value):
+                return data
+        return self._read_any(value)
+
+    def _read_any(self, value: bytes) -> dict[str, Any]:
+        """The same with fastavro, which knows all that Avro allows, and older versions.
 
         One byte more than there are is laid out. fastavro does not notice every end that comes too early, but
         where it reads past the last byte it has eaten that one, so the position afterwards tells.
@@ -153,7 +168,7 @@ class Reader:
         try:
             data = fastavro.schemaless_reader(stream, self._written, self._wanted)
         except MemoryError:
-            raise  # of this process, not of these bytes: they never ask for more than their own length
+            raise  # as above
         except Exception as error:
             raise self._malformed(error, stream.tell() > size) from error
         if stream.tell() != size:
