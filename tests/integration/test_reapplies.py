@@ -314,6 +314,22 @@ def test_a_double_that_waits_for_who_applies_the_first_is_run_again_behind_it(
     assert emitted(conn) == 1
 
 
+def test_a_key_whose_head_is_a_double_of_another_keys_event_is_woken_again(
+    small, retrying, seen, conn
+) -> None:
+    handler, epochs = Failing(0, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", 0), record(small, "b", 0), record(small, "b", 1)]
+    records[1].headers = records[0].headers
+    again(conn, epochs, records[1:])
+    assert [w.kinds(each) for each in records] == [["parked"]] * 3
+    handler.numbers.clear()
+    make_due(conn)
+    w.wake_all(*retry_records(conn))
+    assert seen() == [(0, 0), (0, 1), (1, 0)]
+    assert parked(conn) == []
+
+
 def test_what_is_planned_can_be_undone_until_it_is_finished(conn) -> None:
     ranges = [Range("things", 0, 3, 9, 8), Range("things", 1, 0, 5, 5)]
     count = "select count(*) from stream.reapply"
