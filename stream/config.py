@@ -114,8 +114,11 @@ class Config:
 
         `broker`, `database`: whether one is needed. `absent_ok`: they are left empty where no stack runs.
         """
-        if not project.is_dir():
-            raise NoProject(project)
+        try:
+            if not project.is_dir():
+                raise NoProject(project)
+        except OSError as error:  # a folder above it may not be entered, or its name is too long
+            raise UsageError(f"{project}: {error.strerror}") from error
         project = project.resolve()
         file = _read_file(project / FILE)
         given: dict[str, object] = {

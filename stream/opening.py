@@ -189,7 +189,8 @@ class Opening:
 
     def woken(self, conn: HandlerConnection, lanes: Sequence[int], limit: int) -> tuple[list[Work], set[int]]:
         """Begin, lock the lanes, and claim what of them is due: up to `limit` rows of each, the lowest first. Returns
-        the rows, and the lanes that somebody else holds, of which there are none."""
+        the rows, and the lanes that are to be woken again: those that somebody else holds, of which there are none, and
+        those whose lowest row is another lane's event, too, and waits for what becomes of it there."""
         parking = self.parking
         assert parking is not None
         with conn.pipeline():
@@ -201,7 +202,8 @@ class Opening:
         if works:
             self.date(works)
             self._claim(conn, _singles(works), parked=True)()
-        return works, taken
+        lowest = {work.row.lane: work for work in reversed(works) if work.row is not None}
+        return works, taken | {lane for lane, work in lowest.items() if work.outcome is UNRUN}
 
     def peek(self, conn: HandlerConnection, lane: int) -> list[Work]:
         """The lane's lowest row, if it is due; in no transaction, under no lock."""

@@ -72,9 +72,8 @@ def written_down(
     for steps, row in rows("letters_of_events"):
         steps += of_letter(row)
     asked["ids"] = [str(id) for id in ids]
-    for id, target, at, who, result, reason in connection.execute(query("actions_on_events"), asked):
-        of = (UUID(id), target.partition(",")[0], 0)
-        found.setdefault(of, []).append(Step(at, result, by=who, reason=reason))
+    for id, group, epoch, at, who, result, reason in connection.execute(query("actions_on_events"), asked):
+        found.setdefault((UUID(id), group, epoch), []).append(Step(at, result, by=who, reason=reason))
     return found
 
 

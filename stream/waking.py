@@ -48,7 +48,7 @@ class Waking:
     ) -> None:
         """Run what is due of these lanes, up to the group's `batch` rows together; lanes that are done leave the list.
 
-        Those that somebody else holds leave it, too, for `taken`: they are to be woken again. What is left of a lane
+        Those that are not to be had now leave it, too, for `taken`: they are to be woken again. What is left of a lane
         that is done has a record of its own on its way by then. Where it cannot be said which event failed, lane by
         lane and then row by row. `failed`: rows that are not to be tried any more.
         """

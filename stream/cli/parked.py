@@ -123,6 +123,7 @@ def retry(
             _print_plan(chosen, ["retry", *_given(group, topic, key, partition)])
             return
         _each(chosen, lambda each: _retried(parked.retry(connection, each)))
+        say_holds(held_groups(connection, [each.group for each in chosen]))
 
 
 @parked_keys.command(

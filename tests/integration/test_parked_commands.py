@@ -228,6 +228,16 @@ def test_a_waiting_key_is_tried_now(small: Config, group, conn, effects) -> None
     assert stream(small, "parked", "retry", "--key", "a").exit_code == 1
 
 
+def test_a_key_of_a_group_that_runs_nothing_is_called_and_that_is_said(small: Config, group, conn) -> None:
+    g = group()
+    g.trouble[1] = TransientError("down")
+    g.run(("a", 1))
+    halt(conn, "testers")
+    result = stream(small, "parked", "retry", "--key", "a")
+    assert result.exit_code == 0, result.output
+    assert "group testers is held (halted: ten in a row): its events run once it goes on" in result.stderr
+
+
 def test_a_held_key_is_not_tried_but_its_letter_replayed(small: Config, group, conn, effects) -> None:
     g = held(group, "a")
     g.trouble[20] = TransientError("down")

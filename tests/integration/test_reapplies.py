@@ -13,6 +13,9 @@ import pytest
 from stream import Context, Event, PermanentError, reapplies, replays
 from stream.epochs import Epochs, Range
 from stream.events import Record
+from stream.parked import keys as parked_keys
+from stream.parked import retry
+from stream.steps import written_down
 from tests.support.retries import RetryingWorker, make_due, parked, retry_records
 from tests.support.small import record
 from tests.support.waiting import until
@@ -312,6 +315,38 @@ def test_a_double_that_waits_for_who_applies_the_first_is_run_again_behind_it(
         assert (one.result()[0].kind, other.result()) == ("done", ["done"])
     assert seen() == [(0, 0), (0, 1)]
     assert emitted(conn) == 1
+
+
+def test_a_key_whose_head_is_a_double_of_another_keys_event_is_woken_again(
+    small, retrying, seen, conn
+) -> None:
+    handler, epochs = Failing(0, error=ValueError("not yet")), Epochs()
+    w: RetryingWorker = retrying(handler, batch=10, epochs=epochs)
+    records = [record(small, "a", 0), record(small, "b", 0), record(small, "b", 1)]
+    records[1].headers = records[0].headers
+    again(conn, epochs, records[1:])
+    assert [w.kinds(each) for each in records] == [["parked"]] * 3
+    handler.numbers.clear()
+    make_due(conn)
+    w.wake_all(*retry_records(conn))
+    assert seen() == [(0, 0), (0, 1), (1, 0)]
+    assert parked(conn) == []
+
+
+def test_what_people_do_with_an_event_is_told_of_the_epoch_it_was_parked_in(
+    small, retrying, seen, conn
+) -> None:
+    w: RetryingWorker = retrying(Failing(0, error=ValueError("not yet")), epochs=(epochs := Epochs()))
+    made = record(small, "a", 0)
+    again(conn, epochs, [made])
+    assert w.kinds(made) == ["parked"]
+    [waiting] = parked_keys(conn)
+    retry(conn, waiting)
+    conn.commit()
+    again(conn, epochs, [made])  # later
+    asked = (["testers"], [waiting.event_id], made.key or b"", ["things"])
+    found = [(of[2], step.what) for of, steps in written_down(conn, *asked).items() for step in steps]
+    assert (1, "retried") in found
 
 
 def test_what_is_planned_can_be_undone_until_it_is_finished(conn) -> None:

@@ -166,6 +166,11 @@ def test_a_folder_that_is_no_project_is_told_as_that(tmp_path: Path) -> None:
     assert Config.load(tmp_path, environ={}, broker=False, database=False).bootstrap_servers == ""
 
 
+def test_a_folder_that_cannot_be_looked_at_is_told_as_that(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a: File name too long"):
+        Config.load(tmp_path / ("a" * 300), environ=ENVIRON)
+
+
 def test_a_command_that_says_itself_what_is_missing_gets_no_address(tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     config = Config.load(tmp_path, environ={}, absent_ok=True)
