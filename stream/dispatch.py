@@ -20,15 +20,22 @@ STUCK_S = 0.5  # a run under way for longer waits for something
 
 class RunSize:
     """How many records a run may have: fewer after each that had to be done again because of what failed in it, more
-    again after each full one that had not. Where one event in a hundred fails late, runs settle at about 60."""
+    again after each full one that had not. Where one event in a hundred fails late, runs settle at about 60.
+
+    `waited`: the share of its time for which the last full run did not compute; a small one says nothing, as it waits
+    for its commit.
+    """
 
     LEAST = 16
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.now = most
+        self.waited = 0.0
 
-    def landed(self, records: int, *, redone: bool) -> None:
+    def landed(self, records: int, *, redone: bool, waited: float) -> None:
+        if records >= self.now:
+            self.waited = waited
         if redone:
             self.now = max(min(self.LEAST, self.most), self.now // 2)
         elif records >= self.now:
@@ -83,17 +90,17 @@ class Dispatch:
                 return
             self._workers.start(Flight(run, generation))
 
-    def landed(self, run: Run) -> None:
-        """Told of each run's end."""
+    def landed(self, run: Run, waited: float) -> None:
+        """Told of each run's end, and for which share of its time its worker waited."""
         if not (run.retry or run.probe or run.suspect):
-            self._size.landed(len(run.records), redone=run.redone)
+            self._size.landed(len(run.records), redone=run.redone, waited=waited)
 
     def _next_run(self) -> Run | None:
         """A run of what failed before, as long as such do not take all the workers; else of fresh records. With `batch`
         above 1, second tries from memory go into the run of fresh ones.
 
         With `batch` above 1 a run takes what is ready, however little, as long as no other is under way. A second
-        worker is worth it for a full run, where runs wait for the database, the last one or this one; where they
+        worker is worth it for a full run, where full runs wait for the database, the last one or this one; where they
         compute, and for a third, they would wait for each other's interpreter, and both be slower.
         """
         limit = self._size.now
@@ -129,7 +136,7 @@ class Dispatch:
             return True
         if len(fresh) > 1 or self._lanes.startable < limit:
             return False
-        return self._workers.waited >= MOSTLY_WAITS or time.monotonic() - fresh[0].begun > STUCK_S
+        return self._size.waited >= MOSTLY_WAITS or time.monotonic() - fresh[0].begun > STUCK_S
 
     def _after_outage(self, limit: int, recovered: float) -> int:
         """How large a run may be: what comes back from an outage is not greeted with all that waited for it."""

@@ -269,7 +269,7 @@ class Processor:
                 elif outcome is BUSY:
                     until[lane_of(record)] = now + TAKEN_S
         self._lanes.settle(run, back, first, until)
-        self._dispatch.landed(run)
+        self._dispatch.landed(run, landing.waited)
         if self._suspects and (passed := self._suspects.passed(self._progress)):
             log.info("suspects.passed", group=self.group.name, partitions=names(passed))
         if run.probe:

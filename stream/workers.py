@@ -46,7 +46,6 @@ class Workers:
     def __init__(self, count: int, name: str, make: Callable[[str], Execution]) -> None:
         self.flights: set[Flight] = set()
         self.count = count
-        self.waited = 0.0  # of the last run that landed
         self._departures: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         self._landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
         self._threads = [
@@ -75,7 +74,6 @@ class Workers:
                 return
             timeout = 0
             self.flights.discard(landing.flight)
-            self.waited = landing.waited
             yield landing
 
     def close(self, deadline: float) -> None:
