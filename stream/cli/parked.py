@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -99,31 +100,14 @@ Examples:
 @partition_option
 @execute_option
 @database_options
-def retry(
-    config: Config,
-    group: str | None,
-    topic: str | None,
-    key: str | None,
-    partition: int | None,
-    execute: bool,
-) -> None:
+def retry(config: Config, **given: Any) -> None:
     """Try waiting keys now, and not at their time. The try counts as any other, and its event may wait again after it.
 
     One key, by --key or --partition, acts at once. A held key's event is dead: stream dlq replay.
     """
-    _check_one(key, partition)
-    with _opened(config, group) as connection:
-        found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
-        one = key is not None or partition is not None
-        chosen = found if one else [each for each in found if not each.held]
-        if not chosen:
-            _nothing(one, "no key waits")
-            return
-        if not execute and not (one and len(chosen) == 1):
-            _print_plan(chosen, ["retry", *_given(group, topic, key, partition)])
-            return
-        _each(chosen, lambda each: _retried(parked.retry(connection, each)))
-        say_holds(held_groups(connection, [each.group for each in chosen]))
+    _act(
+        config, "retry", lambda connection, key: _retried(parked.retry(connection, key)), held=False, **given
+    )
 
 
 @parked_keys.command(
@@ -136,31 +120,19 @@ def retry(
 @partition_option
 @execute_option
 @database_options
-def release(
-    config: Config,
-    group: str | None,
-    topic: str | None,
-    key: str | None,
-    partition: int | None,
-    execute: bool,
-) -> None:
+def release(config: Config, **given: Any) -> None:
     """Let held keys go on without their dead event: later events of the key are applied and it is not.
 
     This repairs nothing. To run the dead event again, in its place: stream dlq replay. Its letter stays open and can be
     replayed later, out of order then. One key, by --key or --partition, acts at once.
     """
-    _check_one(key, partition)
-    with _opened(config, group) as connection:
-        found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
-        one = key is not None or partition is not None
-        chosen = found if one else [each for each in found if each.held]
-        if not chosen:
-            _nothing(one, "no key is held")
-            return
-        if not execute and not (one and len(chosen) == 1):
-            _print_plan(chosen, ["release", *_given(group, topic, key, partition)])
-            return
-        _each(chosen, lambda each: _released(parked.release(connection, each)))
+    _act(
+        config,
+        "release",
+        lambda connection, key: _released(parked.release(connection, key)),
+        held=True,
+        **given,
+    )
 
 
 @parked_keys.command(
@@ -220,6 +192,34 @@ def _opened(config: Config, group: str | None) -> Iterator[Connection]:
         database.require_migrated(connection)
         require_known(connection, project_of(config), group)
         yield connection
+
+
+def _act(
+    config: Config,
+    name: str,
+    act: Callable[[Connection, ParkedKey], None],
+    *,
+    held: bool,
+    group: str | None,
+    topic: str | None,
+    key: str | None,
+    partition: int | None,
+    execute: bool,
+) -> None:
+    """Act on the one key that is named; on several, of those that are `held` or are not, when told to."""
+    _check_one(key, partition)
+    with _opened(config, group) as connection:
+        found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
+        one = key is not None or partition is not None
+        chosen = found if one else [each for each in found if each.held == held]
+        if not chosen:
+            _nothing(one, "no key is held" if held else "no key waits")
+            return
+        if not execute and not (one and len(chosen) == 1):
+            _print_plan(chosen, [name, *_given(group, topic, key, partition)])
+            return
+        _each(chosen, partial(act, connection))
+        say_holds(held_groups(connection, [each.group for each in chosen]))
 
 
 def _typed(key: str | None) -> bytes | None:

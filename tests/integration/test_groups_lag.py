@@ -168,6 +168,7 @@ def test_the_first_call_has_rates_though_nobody_has_looked_before(
     assert "drained  growing" in text
 
 
+@pytest.mark.long
 def test_the_time_to_drain_is_that_of_the_rate(small: Config, project: Project, member, conn) -> None:
     publish(small, project, [(f"k{n % 40}", n) for n in range(3000)])
     member(rate="100/s")
