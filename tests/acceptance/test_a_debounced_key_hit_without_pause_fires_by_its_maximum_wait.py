@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from stream.config import Config
 from tests.support.processes import Command
@@ -14,6 +15,8 @@ from tests.support.small import make_project
 from tests.support.topics import read_all
 from tests.support.truth import Truth
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 HIT_FOR_S, DELAY_S, MAX_WAIT_S = 8.0, 0.5, 2.0
 

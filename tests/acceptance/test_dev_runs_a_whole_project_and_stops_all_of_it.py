@@ -8,10 +8,14 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from stream import stack
 from tests.support.processes import STREAM, Command
 from tests.support.shops import children, is_gone, new_shop, place, receipts, without_addresses
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 
 def test_dev_runs_a_whole_project_and_stops_all_of_it(tmp_path: Path, environment: dict[str, str]) -> None:

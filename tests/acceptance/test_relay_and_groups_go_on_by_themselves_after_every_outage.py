@@ -15,6 +15,8 @@ from tests.support.processes import Command
 from tests.support.truth import Truth, Writers
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 GROUPS = {"single": 1, "bulk": 20}
 
 

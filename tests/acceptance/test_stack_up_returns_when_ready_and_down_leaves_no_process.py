@@ -5,9 +5,12 @@ from pathlib import Path
 
 import psutil
 import psycopg
+import pytest
 
 from stream import stack
 from tests.support.stacks import NO_NETWORK, checkout
+
+pytestmark = pytest.mark.long
 
 
 def test_stack_up_returns_when_ready_and_down_leaves_no_process(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from stream.config import Config
 from stream.kafka.admin import partition_counts
 from tests.support.processes import run
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
 

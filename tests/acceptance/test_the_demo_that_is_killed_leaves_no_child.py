@@ -5,9 +5,12 @@ from typing import Any
 
 import psutil
 import psycopg
+import pytest
 
 from tests.support.processes import Command, run
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,11 +6,15 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from stream import stack
 from stream.config import Config
 from tests.support.processes import Command
 from tests.support.small import make_project
 from tests.support.truth import Truth, Writers
+
+pytestmark = pytest.mark.long
 
 
 def test_nothing_is_lost_and_each_keys_order_is_kept(

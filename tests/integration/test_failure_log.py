@@ -96,7 +96,7 @@ def test_a_death_is_logged_with_the_kind_of_its_letter_and_no_next_try(
 def test_a_failure_is_logged_with_the_time_to_its_next_try(report) -> None:
     logged = json.loads(report("json"))
     assert (logged["event"], logged["kind"]) == ("event.failed", "failure")
-    assert logged["again_in_seconds"] > 0
+    assert 0 <= logged["again_in_seconds"] <= 2  # by chance, from none to 2 s
 
 
 def test_text_from_others_does_not_steer_the_terminal(tmp_path: Path, database_url: str, capsys: Any) -> None:

@@ -26,6 +26,8 @@ from tests.support.small import make_project
 from tests.support.topics import create_topic, read_all
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
 SUMMARY = {
     "group", "state", "members", "lag", "lag_seconds", "parked", "held", "dead", "verdict", "reason",

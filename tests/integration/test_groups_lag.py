@@ -29,6 +29,8 @@ from tests.support.small import make_project
 from tests.support.topics import create_topic, delete_topic
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
@@ -168,7 +170,6 @@ def test_the_first_call_has_rates_though_nobody_has_looked_before(
     assert "drained  growing" in text
 
 
-@pytest.mark.long
 def test_the_time_to_drain_is_that_of_the_rate(small: Config, project: Project, member, conn) -> None:
     publish(small, project, [(f"k{n % 40}", n) for n in range(3000)])
     member(rate="100/s")

@@ -23,6 +23,8 @@ from stream.errors import StreamError
 from stream.stack import kafka, ports, postgres, state
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 TOPIC = "kept"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root's database is outside the project")
 
