@@ -114,11 +114,7 @@ class Config:
 
         `broker`, `database`: whether one is needed. `absent_ok`: they are left empty where no stack runs.
         """
-        try:
-            if not project.is_dir():
-                raise NoProject(project)
-        except OSError as error:  # a folder above it may not be entered, or its name is too long
-            raise UsageError(f"{project}: {error.strerror}") from error
+        require_folder(project)
         project = project.resolve()
         file = _read_file(project / FILE)
         given: dict[str, object] = {
@@ -139,6 +135,20 @@ class Config:
             metrics=_address(metrics_port or environ.get("STREAM_METRICS_PORT") or file.get("metrics_port")),
             retries=RetrySettings().scaled(_scale(environ.get("STREAM_TIME_SCALE", "1"))),
         )
+
+
+def require_folder(project: Path) -> None:
+    """Raises NoProject where there is no such folder, UsageError where it cannot be looked at."""
+    try:
+        if not project.is_dir():
+            raise NoProject(project)
+    except OSError as error:  # a folder above it may not be entered, or its name is too long
+        raise UsageError(f"{project}: {error.strerror}") from error
+
+
+def not_given(server: str) -> str:
+    """What is said where there is no address of the broker or the database."""
+    return f"no {server} given, and no stack of this project is running"
 
 
 def shown_address(url: str) -> str:
@@ -181,10 +191,7 @@ def _running_stack(project: Path, missing: Sequence[str], *, quiet: bool, absent
         if absent_ok:
             return {}
         what = " and ".join({BROKER: "broker", DATABASE: "database"}[name] for name in missing)
-        raise UsageError(
-            f"no {what} given, and no stack of this project is running",
-            hint=f"stream stack up   (or set {' and '.join(missing)})",
-        )
+        raise UsageError(not_given(what), hint=f"stream stack up   (or set {' and '.join(missing)})")
     kafka, url = addresses.bootstrap_servers, addresses.database_url
     if not quiet:
         shown = {BROKER: f"Kafka {kafka}", DATABASE: f"PostgreSQL {shown_address(url)}"}

@@ -18,7 +18,7 @@ from psycopg import errors as pg
 from stream import app, checks, checkup, database
 from stream.app import Migration
 from stream.checkup import Server, Tables
-from stream.config import Config, shown_address
+from stream.config import Config, not_given, shown_address
 from stream.discovery import discover
 from stream.errors import CheckFailed, StreamError, Unreachable
 from stream.findings import Declared, Facts, Finding, Problem, SchemaFiles
@@ -51,9 +51,7 @@ def examine(config: Config, project: Project) -> list[Finding]:
 def _given(config: Config, server: Literal["broker", "database"]) -> Config:
     """Raises Unreachable where it has no address of it."""
     if not (config.bootstrap_servers if server == "broker" else config.database_url):
-        raise Unreachable(
-            f"no {server} given, and no stack of this project is running", hint="stream stack up"
-        )
+        raise Unreachable(not_given(server), hint="stream stack up")
     return config
 
 

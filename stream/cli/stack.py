@@ -9,8 +9,8 @@ import click
 
 from stream import stack as servers
 from stream.cli.common import format_option, print_json, project_option, say
-from stream.config import shown_address
-from stream.errors import NoProject, Unreachable
+from stream.config import require_folder, shown_address
+from stream.errors import Unreachable
 
 NOT_RUNNING = 3
 
@@ -92,6 +92,6 @@ def env(project_dir: Path, data: Path | None) -> None:
 
 
 def _folder(project_dir: Path, data: Path | None) -> Path:
-    if data is None and not project_dir.is_dir():
-        raise NoProject(project_dir)
+    if data is None:
+        require_folder(project_dir)
     return (data or project_dir / servers.FOLDER).resolve()

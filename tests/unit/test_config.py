@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from stream import stack
+from stream.cli import main
 from stream.config import Config, shown_address
 from stream.errors import NoProject, UsageError
 
@@ -175,3 +177,9 @@ def test_a_command_that_says_itself_what_is_missing_gets_no_address(tmp_path: Pa
     (tmp_path / "schemas").mkdir()
     config = Config.load(tmp_path, environ={}, absent_ok=True)
     assert (config.bootstrap_servers, config.database_url) == ("", "")
+
+
+def test_stack_tells_it_as_any_command_does() -> None:
+    result = CliRunner().invoke(main, ["stack", "status", "--project", "a" * 300])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "a: File name too long" in result.stderr
