@@ -34,11 +34,12 @@ class RunSize:
         self.waited = 0.0
 
     def landed(self, records: int, *, redone: bool, waited: float) -> None:
-        if records >= self.now:
+        full = records >= self.now
+        if full:
             self.waited = waited
         if redone:
             self.now = max(min(self.LEAST, self.most), self.now // 2)
-        elif records >= self.now:
+        elif full:
             self.now = min(self.most, 2 * self.now)
 
 

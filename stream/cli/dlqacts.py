@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import click
 
-from stream import database, letters, replays
+from stream import letters, replays
 from stream.cli.choosing import LetterId, letter_options, per_second, words
-from stream.cli.common import database_options, project_of, say
+from stream.cli.common import database_options, say
 from stream.cli.holds import say_holds
+from stream.cli.opened import opened_for
 from stream.cli.replaying import MOST_NAMED, Many
 from stream.cli.text import columns, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, UsageError
-from stream.groupstate import require_known
 from stream.holds import held_groups
 from stream.keys import HEX, shown_key
 from stream.letters import Choice, LetterDetails, Which
@@ -141,13 +141,9 @@ def discard(
         _discard_all(connection, choice, reason)
 
 
-@contextmanager
-def opened(config: Config, which: Which) -> Iterator[Connection]:
+def opened(config: Config, which: Which) -> AbstractContextManager[Connection]:
     """A connection, once the group that is chosen, if one is, is known."""
-    with database.connect(config.database_url, application_name="stream-dlq", autocommit=True) as connection:
-        database.require_migrated(connection)
-        require_known(connection, project_of(config), which.group)
-        yield connection
+    return opened_for(config, "stream-dlq", which.group)
 
 
 def _chosen(which: Which, ids: tuple[int, ...], up_to: int | None) -> Which:

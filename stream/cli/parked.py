@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import click
 
-from stream import database, parked
-from stream.cli.common import database_options, format_option, print_json, project_of, say
+from stream import parked
+from stream.cli.common import database_options, format_option, print_json, say
 from stream.cli.holds import say_holds
+from stream.cli.keyoptions import WhichKeys, group_option, key_option, key_options, topic_option
+from stream.cli.opened import opened_for
 from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
 from stream.errors import PartlyDone, Refused, StreamError, UsageError
-from stream.groupstate import require_known
 from stream.holds import held_groups
-from stream.keys import HEX, shown_key, typed_key
+from stream.keys import shown_key, typed_key
 from stream.parked import ParkedKey
 from stream.views import as_json, clock
 
-group_option = click.option("--group", metavar="NAME", help="Only keys of this consumer group.")
-topic_option = click.option("--topic", help="Only keys of this topic.")
-key_option = click.option("--key", metavar="KEY", help=f"Only this key: text, or {HEX} and hex.")
-partition_option = click.option(
-    "--partition", type=click.IntRange(0), help="Only the records without a key of this partition."
-)
-execute_option = click.option("--execute", is_flag=True, help="Act; without it several are only listed.")
+SESSION = "stream-parked"
 
 
 @click.group(
@@ -66,8 +60,8 @@ def parked_keys() -> None:
 @database_options
 def list_keys(config: Config, group: str | None, topic: str | None, key: str | None, format_: str) -> None:
     """Each key that waits: since when, why, how many events behind it, when it is tried next."""
-    with _opened(config, group) as connection:
-        found = parked.keys(connection, group=group, topic=topic, key=_typed(key))
+    with opened_for(config, SESSION, group) as connection:
+        found = parked.keys(connection, group=group, topic=topic, key=None if key is None else typed_key(key))
         asked = () if group is None else (group,)
         holds = held_groups(connection, [*asked, *(one.group for one in found)])
     if format_ == "json":
@@ -94,86 +88,47 @@ Examples:
   stream parked retry --group email --key 536365
   stream parked retry --group email --execute""",
 )
-@group_option
-@topic_option
-@key_option
-@partition_option
-@execute_option
-@database_options
-def retry(config: Config, **given: Any) -> None:
+@key_options
+def retry(config: Config, which: WhichKeys, execute: bool) -> None:
     """Try waiting keys now, and not at their time. The try counts as any other, and its event may wait again after it.
 
     One key, by --key or --partition, acts at once. A held key's event is dead: stream dlq replay.
     """
-    _act(
-        config, "retry", lambda connection, key: _retried(parked.retry(connection, key)), held=False, **given
-    )
+    _act(config, which, execute, ["retry"], parked.retry, _retried, held=False)
 
 
 @parked_keys.command(
     short_help="Let held keys go on without their dead event.",
     epilog="Example:  stream parked release --group invoicing --key 536365",
 )
-@group_option
-@topic_option
-@key_option
-@partition_option
-@execute_option
-@database_options
-def release(config: Config, **given: Any) -> None:
+@key_options
+def release(config: Config, which: WhichKeys, execute: bool) -> None:
     """Let held keys go on without their dead event: later events of the key are applied and it is not.
 
     This repairs nothing. To run the dead event again, in its place: stream dlq replay. Its letter stays open and can be
     replayed later, out of order then. One key, by --key or --partition, acts at once.
     """
-    _act(
-        config,
-        "release",
-        lambda connection, key: _released(parked.release(connection, key)),
-        held=True,
-        **given,
-    )
+    _act(config, which, execute, ["release"], parked.release, _released, held=True)
 
 
 @parked_keys.command(
     short_help="Give up the first event of keys.",
     epilog="Example:  stream parked discard --group invoicing --key 536365 --reason 'a test order'",
 )
-@group_option
-@topic_option
-@key_option
-@partition_option
 @click.option("--reason", required=True, help="Why; kept in stream.operator_action.")
-@execute_option
-@database_options
-def discard(
-    config: Config,
-    group: str | None,
-    topic: str | None,
-    key: str | None,
-    partition: int | None,
-    reason: str,
-    execute: bool,
-) -> None:
+@key_options
+def discard(config: Config, which: WhichKeys, execute: bool, reason: str) -> None:
     """Give up the first event of a key for good; what stands behind it goes on.
 
     A dead one's letter is closed; one that would be tried again counts as skipped. One key acts at once.
     """
     if not reason.strip():
         raise UsageError("--reason is empty")
-    _check_one(key, partition)
-    one = key is not None or partition is not None
-    if not (one or group or topic):
+    if not (which.one or which.group or which.topic):
         raise UsageError("name what to discard: --key, --group or --topic", hint="stream parked list")
-    with _opened(config, group) as connection:
-        chosen = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
-        if not chosen:
-            _nothing(one, "nothing is parked")
-            return
-        if not execute and not (one and len(chosen) == 1):
-            _print_plan(chosen, ["discard", *_given(group, topic, key, partition), "--reason", reason])
-            return
-        _each(chosen, lambda each: _discarded(parked.discard(connection, each, reason)))
+    words = ["discard", "--reason", reason]
+    act = functools.partial(parked.discard, reason=reason)
+    _act(config, which, execute, words, act, _discarded)
 
 
 def json_form(key: ParkedKey) -> dict[str, Any]:
@@ -184,51 +139,32 @@ def json_form(key: ParkedKey) -> dict[str, Any]:
     return {"state": key.state, **found}
 
 
-@contextmanager
-def _opened(config: Config, group: str | None) -> Iterator[Connection]:
-    with database.connect(
-        config.database_url, application_name="stream-parked", autocommit=True
-    ) as connection:
-        database.require_migrated(connection)
-        require_known(connection, project_of(config), group)
-        yield connection
-
-
 def _act(
     config: Config,
-    name: str,
-    act: Callable[[Connection, ParkedKey], None],
-    *,
-    held: bool,
-    group: str | None,
-    topic: str | None,
-    key: str | None,
-    partition: int | None,
+    which: WhichKeys,
     execute: bool,
+    words: Sequence[str],
+    act: Callable[[Connection, ParkedKey], ParkedKey],
+    tell: Callable[[ParkedKey], None],
+    *,
+    held: bool | None = None,
 ) -> None:
-    """Act on the one key that is named; on several, of those that are `held` or are not, when told to."""
-    _check_one(key, partition)
-    with _opened(config, group) as connection:
-        found = parked.keys(connection, group=group, topic=topic, key=_typed(key), partition=partition)
-        one = key is not None or partition is not None
-        chosen = found if one else [each for each in found if each.held == held]
+    """Act on the one key that is named; on several when told to, of those that are `held` or, False, are not.
+
+    `words`: the command, as it is printed to be typed next.
+    """
+    with opened_for(config, SESSION, which.group) as connection:
+        found = parked.keys(connection, **which.filters)
+        chosen = [each for each in found if which.one or held in (None, each.held)]
         if not chosen:
-            _nothing(one, "no key is held" if held else "no key waits")
+            none = {True: "no key is held", False: "no key waits", None: "nothing is parked"}
+            _nothing(which.one, none[held])
             return
-        if not execute and not (one and len(chosen) == 1):
-            _print_plan(chosen, [name, *_given(group, topic, key, partition)])
+        if not execute and not (which.one and len(chosen) == 1):
+            _print_plan(chosen, [*words, *which.words])
             return
-        _each(chosen, partial(act, connection))
+        _each(chosen, lambda key: tell(act(connection, key)))
         say_holds(held_groups(connection, [each.group for each in chosen]))
-
-
-def _typed(key: str | None) -> bytes | None:
-    return None if key is None else typed_key(key)
-
-
-def _check_one(key: str | None, partition: int | None) -> None:
-    if key is not None and partition is not None:
-        raise UsageError("--key or --partition, one or the other: a partition is for records without a key")
 
 
 def _nothing(named: bool, text: str) -> None:
@@ -261,13 +197,7 @@ def _print_plan(chosen: Sequence[ParkedKey], arguments: Sequence[str]) -> None:
     )
 
 
-def _given(group: str | None, topic: str | None, key: str | None, partition: int | None) -> list[str]:
-    number = None if partition is None else str(partition)
-    options = (("--group", group), ("--topic", topic), ("--key", key), ("--partition", number))
-    return [word for name, value in options if value is not None for word in (name, value)]
-
-
-def _each(chosen: Sequence[ParkedKey], act: Any) -> None:
+def _each(chosen: Sequence[ParkedKey], act: Callable[[ParkedKey], None]) -> None:
     """Each key in a transaction of its own; raises PartlyDone naming those that could not be."""
     problems = []
     for key in chosen:
