@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from stream.config import Config
 from tests.support.effects import Effects, consume, effect_project, migrate
 from tests.support.groups import publish
+
+pytestmark = pytest.mark.long
 
 
 def test_processes_of_a_group_share_its_partitions_and_end_together(

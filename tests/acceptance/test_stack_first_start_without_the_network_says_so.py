@@ -2,9 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from stream import stack
 from stream.stack import jars
 from tests.support.stacks import NO_NETWORK, checkout, copy_of_the_cache
+
+pytestmark = pytest.mark.long
 
 
 def test_stack_first_start_without_the_network_says_so(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from tests.support.processes import Command, run
 from tests.support.small import make_project
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 GROUP = """
 from stream import ConsumerGroup
 

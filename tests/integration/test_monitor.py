@@ -28,6 +28,8 @@ from tests.support.topics import create_topic
 from tests.support.truth import Truth
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 ANY_PORT = ("127.0.0.1", 0)
 
 
