@@ -167,10 +167,16 @@ class Load:
         self._keys = [f"k{n}" for n in range(20)]
         self._burst, self._pause_s = burst, pause_s
         self._producer = Producer(
-            {"bootstrap.servers": config.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
+            {
+                "bootstrap.servers": config.bootstrap_servers,
+                "partitioner": "murmur2_random",
+                "linger.ms": 0,
+                "enable.idempotence": True,  # without it, what a new topic's leader refuses at first comes behind
+            }
         )
         self._stopping = threading.Event()
         self._failed: list[KafkaError] = []
+        self._places: dict[str, list[tuple[int, int]]] = {key: [] for key in self._keys}
         self._thread = threading.Thread(target=self._run)
         self.published: dict[str, list[int]] = {key: [] for key in self._keys}
         self.doubles = 0
@@ -195,7 +201,10 @@ class Load:
         """Publish no more; what was published is in the topic."""
         self._stopping.set()
         self._thread.join(30)
-        assert not self._failed and self._producer.flush(30) == 0, self._failed
+        assert self._producer.flush(30) == 0 and not self._failed, self._failed
+        for key, places in self._places.items():
+            found = [n for _, n in sorted(places)]
+            assert found == sorted(found), f"the topic has {key} in another order than published: {found}"
 
     def _run(self) -> None:
         dice = random.Random(1)
@@ -215,7 +224,9 @@ class Load:
             self._project.codec.encode("Happened", {"n": n}),
             key.encode(),
             headers=cloud_headers(str(id), "Happened", datetime.now(UTC)),  # type: ignore[arg-type]  # a list
-            on_delivery=lambda error, _: self._failed.append(error) if error else None,
+            on_delivery=lambda error, message: (
+                self._failed.append(error) if error else self._places[key].append((message.offset(), n))
+            ),
         )
         self._producer.poll(0)
 

@@ -111,7 +111,12 @@ def produce_raw(
 ) -> None:
     """Records as another producer would write them: (key, value, headers)."""
     producer = Producer(
-        {"bootstrap.servers": config.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
+        {
+            "bootstrap.servers": config.bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "linger.ms": 0,
+            "enable.idempotence": True,  # in their order, also where the broker refuses one at first
+        }
     )
     failed: list[KafkaError] = []
     for key, value, headers in records:
