@@ -124,7 +124,7 @@ def test_alerts_fire_on_the_troubles_they_are_for_and_on_no_others(
         with psycopg.connect(config.database_url, autocommit=True) as conn:
             n = 0
             while not stop.wait(0.8):  # in between, the outbox is empty
-                events = [{"type": "Happened", "key": f"k{k}", "data": {"n": n}} for k in range(20)]
+                events = [{"type": "Happened", "key": f"k{k}", "data": {"n": n}} for k in range(8)]
                 outbox.append_many(conn, events)
                 n += 1
 

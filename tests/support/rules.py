@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from tests.support.promtool import promtool
-from tests.support.scrapes import Scrape, scrape
+from tests.support.scrapes import exposition, parse
 
 SCALE = 90
 STEP_S = 30  # of the rules' clock, between two samples
@@ -29,7 +29,8 @@ class Recorder:
 
     def __init__(self, ports: Mapping[str, str]) -> None:
         self._ports = dict(ports)
-        self._scrapes: list[tuple[float, dict[str, Scrape]]] = []
+        # Parsed only at the end: the run needs the time for itself.
+        self._scrapes: list[tuple[float, dict[str, str]]] = []
         self._stopping = threading.Event()
         self._failed: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)
@@ -52,9 +53,9 @@ class Recorder:
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(0.2):
+            while not self._stopping.wait(0.3):
                 self._scrapes.append(
-                    (time.time(), {name: scrape(base) for name, base in self._ports.items()})
+                    (time.time(), {name: exposition(base) for name, base in self._ports.items()})
                 )
         except BaseException as error:  # noqa: BLE001  # raised at the end of the `with`
             self._failed.append(error)
@@ -68,8 +69,8 @@ class Recorder:
         for step in range(steps):
             while n + 1 < len(self._scrapes) and (self._scrapes[n + 1][0] - first) * SCALE <= step * STEP_S:
                 n += 1
-            for instance, seen in self._scrapes[n][1].items():
-                for (name, labels), value in seen.samples.items():
+            for instance, text in self._scrapes[n][1].items():
+                for (name, labels), value in parse(text).samples.items():
                     if name in wanted:
                         shown = ",".join(f'{k}="{v}"' for k, v in sorted({*labels, ("instance", instance)}))
                         if name.endswith("_timestamp_seconds"):

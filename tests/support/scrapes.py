@@ -42,8 +42,17 @@ def get(url: str) -> tuple[int, str]:
 
 
 def scrape(base: str) -> Scrape:
+    return parse(exposition(base))
+
+
+def exposition(base: str) -> str:
+    """What is scraped, as it came."""
     status, text = get(f"{base}/metrics")
     assert status == 200
+    return text
+
+
+def parse(text: str) -> Scrape:
     return Scrape(
         {
             (sample.name, frozenset(sample.labels.items())): sample.value
