@@ -11,8 +11,10 @@ with letter as (
     from unnest(%(topics)s::text[], %(partitions)s::int[], %(offsets)s::bigint[], %(ids)s::uuid[],
                 %(stacks)s::text[], %(trace_ids)s::text[], %(deploy_faults)s::boolean[], %(epochs)s::int[])
          r(topic, partition, "offset", event_id, stack, trace_id, deploy_fault, epoch)
-    join stream.parked p on p.consumer_group = %(group)s and p.topic = r.topic and p.partition = r.partition
-         and p."offset" = r."offset" and p.event_id = r.event_id and p.epoch = %(epoch)s
+    cross join lateral (  -- each is looked up by its key: see applied.sql
+        select * from stream.parked p
+        where p.consumer_group = %(group)s and p.topic = r.topic and p.partition = r.partition
+          and p."offset" = r."offset" and p.event_id = r.event_id and p.epoch = %(epoch)s offset 0) p
     returning id, event_id
 )
 select array_agg(event_id), array_agg(id), stream.publish_dead_letters(array_agg(id)) from letter

@@ -1,3 +1,9 @@
+-- Each is looked up by its key: see applied.sql.
 update stream.ledger l set outcome = 'skipped', reason = s.reason
-from unnest(%(ids)s::uuid[], %(epochs)s::int[], %(reasons)s::text[]) s (id, epoch, reason)
-where l.consumer_group = %(group)s and l.event_id = s.id and l.epoch = s.epoch
+from (
+    select f.ctid as place, c.reason
+    from unnest(%(ids)s::uuid[], %(epochs)s::int[], %(reasons)s::text[]) c (id, epoch, reason) cross join lateral (
+        select ctid from stream.ledger
+        where consumer_group = %(group)s and event_id = c.id and epoch = c.epoch offset 0) f
+) s
+where l.ctid = s.place

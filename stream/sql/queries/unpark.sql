@@ -1,6 +1,9 @@
--- Rows that are out of the way: applied, or given up and released.
-delete from stream.parked p
-using unnest(%(topics)s::text[], %(partitions)s::int[], %(offsets)s::bigint[], %(ids)s::uuid[])
-      r(topic, partition, "offset", event_id)
-where p.consumer_group = %(group)s and p.topic = r.topic and p.partition = r.partition and p."offset" = r."offset"
-  and p.event_id = r.event_id and p.epoch = %(epoch)s
+-- Each is looked up by its key: see applied.sql.
+delete from stream.parked
+where ctid = any (array(
+    select p.ctid
+    from unnest(%(topics)s::text[], %(partitions)s::int[], %(offsets)s::bigint[], %(ids)s::uuid[])
+         r (topic, partition, "offset", event_id) cross join lateral (
+        select ctid from stream.parked
+        where consumer_group = %(group)s and topic = r.topic and partition = r.partition and "offset" = r."offset"
+          and event_id = r.event_id and epoch = %(epoch)s offset 0) p))
