@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from stream import opening
 from stream.context import HandlerConnection
 from stream.parking import Parking
 from stream.project import Project
@@ -27,12 +26,8 @@ def small(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def play(
-    small: Project, new_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., list[str]]:
+def play(small: Project, new_database: Callable[[], str]) -> Callable[..., list[str]]:
     def run(seed: int, **options: Any) -> list[str]:
-        if seed % 2:  # more keys are parked than are looked at whoever's they are
-            monkeypatch.setattr(opening, "MOST_SEEN", 1)
         url = new_database()
         with psycopg.connect(url) as conn:
             conn.execute(
