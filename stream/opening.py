@@ -43,7 +43,6 @@ class Opening:
     parking: Parking | None = None
     epochs: Epochs = field(default_factory=Epochs)
     _seen: set[int] = field(default_factory=set)  # lanes that were parked when we last looked
-    _many: bool = False  # there were too many of them to look at the group's
 
     def fresh(self, conn: HandlerConnection, works: list[Work]) -> list[Work]:
         """Begin and claim. Each work is then claimed, or has an outcome: a duplicate, or parked, to be written.
@@ -94,21 +93,17 @@ class Opening:
         parking = self.parking
         if len(works) == 1 and not works[0].epoch:
             return self._begin_one(conn, works[0], locked)
-        lanes = parking.lanes_of(works) if self._many and parking is not None else set()
         with conn.pipeline():
             conn.execute("begin")
             settle = self._claim(conn, works)
-            if parking is not None:
-                looked = parking.look(conn, lanes) if self._many else parking.some(conn, MOST_SEEN + 1)
+            some = None if parking is None else parking.some(conn, MOST_SEEN + 1)
         if parking is not None:
-            self._seen = seen = _lanes(looked)
-            if seen and not self._many:
+            self._seen = _lanes(some)
+            if self._seen:
                 lanes = parking.lanes_of(works)
-                if len(seen) > MOST_SEEN:
+                if len(self._seen) > MOST_SEEN:
                     self._seen = _lanes(parking.look(conn, lanes))
-            # None of the run's is parked: the next look may be at the group's again.
-            self._many = len(seen) > MOST_SEEN or (self._many and bool(seen))
-            locked |= self._seen & lanes
+                locked |= self._seen & lanes
             if locked:
                 conn.rollback()
                 return False
