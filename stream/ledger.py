@@ -53,9 +53,7 @@ class Ledger:
         if attempts is None:
             arguments["ids"] = _array(sorted(ids, key=attrgetter("int")))
             return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
-        pairs = sorted(zip(ids, attempts, strict=True), key=lambda pair: pair[0].int)
-        arguments["ids"] = _array(id for id, _ in pairs)
-        arguments["attempts"] = "{" + ",".join([str(attempt) for _, attempt in pairs]) + "}"
+        arguments |= {"ids": _array(ids), "attempts": list(attempts)}
         return Claim(ids, conn.execute(query("claim_again"), arguments, binary=True))
 
     def claim_one(self, conn: HandlerConnection, id: UUID, attempt: int, lane: int) -> tuple[bool, bool]:

@@ -2,9 +2,9 @@
 
 A fresh event may be handled once it is claimed and, looked up after that, its key is not parked. (Looked up only
 before: somebody who lost its partitions may park the key in between, and give us the claim with the same commit.)
-That look is in the claim's own round trip: the keys of the group that are parked, from an index that is empty while
-none is; only of very many it is asked once more which are the run's. An event whose key is parked follows, and is never
-claimed; a claim that was wrong is given back by undoing the transaction, which begins again, no attempt counted.
+That look is in the claim's own round trip: a probe of an index that is empty while nothing of the group is parked. An
+event whose key is parked follows, and is never claimed; a claim that was wrong is given back by undoing the
+transaction, which begins again, no attempt counted.
 
 Keys found parked are locked, and looked up again under the lock: the one who runs their last row takes it away
 under that lock, and what then still stands there has a live head that will wake what we put behind it. A lock that
@@ -21,6 +21,7 @@ from uuid import UUID
 import psycopg
 
 from stream.connection import HandlerConnection
+from stream.database import query
 from stream.epochs import Epochs
 from stream.ledger import Ledger
 from stream.outcomes import BUSY, DUPLICATE, PARKED, UNRUN
@@ -28,7 +29,7 @@ from stream.parking import Parking
 from stream.work import Work, forget, leave_behind
 
 MOST_LOCKS = 256  # of one transaction; PostgreSQL's table of them is small, and everybody's
-MOST_SEEN = 100  # parked lanes of a group that are looked up whoever's they are
+MOST_MET = 10_000
 
 
 class TooManyLocks(Exception):
@@ -42,7 +43,8 @@ class Opening:
     ledger: Ledger
     parking: Parking | None = None
     epochs: Epochs = field(default_factory=Epochs)
-    _seen: set[int] = field(default_factory=set)  # lanes that were parked when we last looked
+    _wary: bool = False  # something of the group was parked when we last looked
+    _met: set[int] = field(default_factory=set)  # lanes that were
 
     def fresh(self, conn: HandlerConnection, works: list[Work]) -> list[Work]:
         """Begin and claim. Each work is then claimed, or has an outcome: a duplicate, or parked, to be written.
@@ -70,8 +72,8 @@ class Opening:
         if parking is None:
             return set()
         locked = {parking.lane_of(work) for work in works if work.outcome is not None}
-        if self._seen and len(works) > 1:
-            locked |= self._seen.intersection(parking.lanes_of(works))
+        if self._met and len(works) > 1:
+            locked |= self._met.intersection([parking.lane_of(work) for work in works])
         return locked
 
     def _claimed_unlocked(self, conn: HandlerConnection, works: list[Work], locked: set[int]) -> bool:
@@ -93,18 +95,23 @@ class Opening:
         parking = self.parking
         if len(works) == 1 and not works[0].epoch:
             return self._begin_one(conn, works[0], locked)
+        wary = self._wary and parking is not None
         with conn.pipeline():
             conn.execute("begin")
+            before = conn.execute(query("any_parked"), {"group": self.ledger.group}) if wary else None
             settle = self._claim(conn, works)
-            some = None if parking is None else parking.some(conn, MOST_SEEN + 1)
+            if wary:
+                assert parking is not None
+                after = parking.look(conn, {parking.lane_of(work) for work in works})
+            else:
+                after = conn.execute(query("any_parked"), {"group": self.ledger.group})
         if parking is not None:
-            self._seen = _lanes(some)
-            if self._seen:
-                lanes = parking.lanes_of(works)
-                if len(self._seen) > MOST_SEEN:
-                    self._seen = _lanes(parking.look(conn, lanes))
-                locked |= self._seen & lanes
-            if locked:
+            if wary:
+                self._wary = _flag(before)
+                locked |= {lane for (lane,) in after}
+            else:
+                self._wary = _flag(after)
+            if locked or (self._wary and not wary):
                 conn.rollback()
                 return False
         settle()
@@ -154,9 +161,9 @@ class Opening:
             conn.execute("begin")
             ours = parking.try_lock(conn, locked)
             looked = parking.look(conn, set(lanes))
-        taken = locked - _lanes(ours)
-        parked = _lanes(looked)
-        self._seen = self._seen.difference(lanes) | parked
+        taken = locked.difference([lane for (lane,) in ours])
+        parked = {lane for (lane,) in looked}
+        self._met = (self._met.difference(lanes) if len(self._met) < MOST_MET else set()) | parked
         if not parked <= locked:
             locked |= parked
             return False
@@ -168,7 +175,8 @@ class Opening:
             again = parking.look(conn, {lane for lane in lanes if lane not in parked})
             applied = self.ledger.applied(conn, behind)
         done = set(applied)  # read twice: not to be parked, maybe even before what holds its key
-        if met := _lanes(again):
+        met = {lane for (lane,) in again}
+        if met:
             locked |= met
             return False
         for work, lane in pairs:
@@ -189,7 +197,7 @@ class Opening:
             conn.execute("begin")
             ours = parking.try_lock(conn, lanes)
             loaded = parking.load(conn, lanes, limit)
-        taken = set(lanes) - _lanes(ours)
+        taken = set(lanes).difference([lane for (lane,) in ours])
         works = [work for work in parking.works(loaded) if work.row is None or work.row.lane not in taken]
         if works:
             self.date(works)
@@ -224,8 +232,9 @@ def _singles(works: Sequence[Work]) -> list[Work]:
     return [work for work in first.values() if work.outcome is not UNRUN]
 
 
-def _lanes(cursor: Any) -> set[int]:
-    return {lane for (lane,) in cursor}
+def _flag(cursor: Any) -> bool:
+    row = cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 def _claimed(works: Sequence[Work], refused: set[UUID]) -> None:

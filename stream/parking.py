@@ -55,15 +55,7 @@ class Parking:
         record = work.record
         return lane_number(self._group, record.topic, record.key, record.partition)
 
-    def lanes_of(self, works: Iterable[Work]) -> set[int]:
-        """Their lanes' numbers."""
-        return {self.lane_of(work) for work in {work.lane: work for work in works}.values()}
-
     # -- looking --------------------------------------------------------------------------------------------------
-
-    def some(self, conn: HandlerConnection, most: int) -> Any:
-        """A cursor over the group's lanes that are parked, up to `most` of them."""
-        return conn.execute(query("some_parked_lanes"), self._base | {"most": most})
 
     def look(self, conn: HandlerConnection, lanes: Collection[int]) -> Any:
         """A cursor over those of the lanes that are parked."""

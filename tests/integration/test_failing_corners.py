@@ -232,16 +232,6 @@ def test_a_run_locks_no_more_keys_than_it_may(small, worker, effects, conn) -> N
     assert max(held) <= 256
 
 
-@pytest.mark.parametrize("keys", [50, 150])  # more than are looked up at once, whoever's they are
-def test_each_of_many_parked_keys_is_met_by_whoever_comes_next(small, worker, effects, keys) -> None:
-    error = TransientError("not now")
-    worker(fails(*range(keys), error=error), batch=500).run(*[record(small, f"k{n}", n) for n in range(keys)])
-    for n in range(keys):
-        newcomer = worker(apply, name=f"w{n}", batch=500)
-        assert newcomer.kinds(record(small, f"k{n}", 500), record(small, "free", n)) == ["parked", "done"], n
-        newcomer.execution.close()
-
-
 def test_no_more_than_a_hundred_first_failures_of_a_run_are_kept_in_memory(small, worker, effects) -> None:
     w = worker(
         fails(*range(300), error=TransientError("not now")),

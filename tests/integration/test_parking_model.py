@@ -65,9 +65,6 @@ class WithoutLock(Parking):
 class WithoutLook(Parking):
     """Leaves out the look at what is parked: nothing ever follows."""
 
-    def some(self, conn: HandlerConnection, most: int) -> Any:
-        return iter(())
-
     def look(self, conn: HandlerConnection, lanes: Collection[int]) -> Any:
         return iter(())
 

@@ -2,5 +2,6 @@
 insert into stream.ledger (consumer_group, event_id, epoch, attempts, worker)
 select %(group)s, id, %(epoch)s, attempts, %(worker)s
 from unnest(%(ids)s::uuid[], %(attempts)s::int[]) c (id, attempts), set_config('stream.handling', 'on', true)
+order by id
 on conflict do nothing
 returning event_id
