@@ -61,8 +61,10 @@ def adopt(
     positions.move_offsets(config, group, {(topic, number): offset for number, offset in offsets.items()})
     with connection.transaction():
         arguments = {"group": group, "topic": topic, "id": id, "offsets": Jsonb(offsets), "ends": Jsonb(ends)}
-        row = connection.execute(query("adopt_topic"), arguments).fetchone()
+        [(lanes,)] = connection.execute(query("adopt_topic"), arguments)
+        connection.execute(query("leave_live_heads"), {"group": group, "lanes": lanes})
+        [(parked,)] = connection.execute(query("parked_of_topic"), {"group": group, "topic": topic})
         parameters = {"topic": topic, "to": "earliest" if earliest else "latest", "offsets": offsets}
         write_action(connection, "groups adopt", group, "adopted", parameters=parameters, reason=reason)
     left = sum(high - offsets[number] for (_, number), (_, high) in bounds.items())
-    return Adopted(offsets, left, 0 if row is None else int(row[0]))
+    return Adopted(offsets, left, int(parked))

@@ -151,7 +151,9 @@ class Parking:
     def unpark(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
         """Take away the rows of these works."""
         if works:
-            conn.execute(query("unpark"), self._base | _places(works))
+            places = self._base | _places(works)
+            conn.execute(query("lock_parked"), places)
+            conn.execute(query("unpark"), places)
 
     def leave_live_heads(self, conn: HandlerConnection, lanes: Collection[int]) -> None:
         """To be called once the lowest row of any of these lanes has changed, in the same transaction."""

@@ -20,6 +20,14 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.long
 
 
+SET_ASIDE = """
+insert into stream.reapply_parked (consumer_group, topic, partition, "offset", event_id, type, key, value, header_names,
+                                   header_values, timestamp, lane)
+values ('testers', 'things', 0, 7, gen_random_uuid(), 'Happened', 'k', 'v', '{}', '{}', now(),
+        stream.parked_lane('testers', 'things', 'k', 0))
+"""
+
+
 @pytest.fixture
 def shop(tmp_path: Path, config: Config, environment: dict[str, str]) -> Project:
     """A project whose group has applied 30 events and stands still."""
@@ -89,6 +97,20 @@ def test_a_topic_created_again_under_a_running_group_stops_it(
     command = consume(shop, environment, at_end=True)
     assert command.wait() == 0, command.stderr
     assert effects.count() == 30
+
+
+def test_what_a_range_run_again_had_set_aside_of_the_old_topic_is_called_once_more(
+    shop: Project, config: Config, admin: AdminClient, conn: psycopg.Connection[Any]
+) -> None:
+    conn.execute(SET_ASIDE)
+    conn.commit()
+    recreate(config, shop, admin, range(30, 32))
+    own = replace(config, project=shop.root)
+    done = stream(own, "groups", "adopt", "testers", "--topic", "things", "--to-latest")
+    assert done.exit_code == 0, done.output
+    heads = "select count(*) from stream.parked where due_at is not null and nudge_at is not null"
+    assert conn.execute(heads).fetchone() == (1,)
+    assert conn.execute("select topic from stream.scheduled").fetchall() == [("testers.retry",)]
 
 
 def test_an_offset_beyond_the_end_is_refused_with_4(

@@ -3,6 +3,7 @@ its group."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,11 +18,14 @@ from stream.database import query
 from stream.groupstate import GroupState
 from stream.health import Health
 from stream.project import Project
-from tests.support.retries import RetryingWorker, make_due, retry_records
+from tests.support.retries import RetryingWorker, make_due, parked, retry_records
 from tests.support.small import record
 from tests.support.waiting import until
 
 QUICK = RetrySettings().scaled(0.01)
+WAITING = (
+    "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+)
 MINUTES = {"group": "testers", "first_s": 60.0, "most_s": 3600.0}
 
 
@@ -173,3 +177,32 @@ def test_nothing_is_called_again_while_its_group_is_held(lost, conn, ticking, ho
     )
     conn.commit()
     until(lambda: retry_records(conn))
+
+
+def test_a_row_that_the_sweep_has_in_hand_is_gone_once_it_is_applied(
+    retrying: Callable[..., RetryingWorker], small: Project, database_url: str, conn: psycopg.Connection[Any]
+) -> None:
+    """The sweep changes it without the key's lock, and commits while the worker waits to take it away."""
+    with psycopg.connect(database_url) as sweep, psycopg.connect(database_url, autocommit=True) as seen:
+
+        def let_go() -> None:
+            until(lambda: seen.execute(WAITING).fetchone() == (1,))
+            sweep.commit()
+
+        letting_go = threading.Thread(target=let_go)
+
+        def handler(event: Event, ctx: Context) -> None:
+            if ctx.attempt == 1:
+                raise TransientError("not now")
+            assert sweep.execute(query("nudge"), MINUTES).fetchone() == (1, None)
+            letting_go.start()
+
+        worker = retrying(handler)
+        assert worker.kinds(record(small, "bad", 7)) == ["parked"]
+        make_due(conn)
+        [call] = retry_records(conn)
+        conn.execute("update stream.parked set nudge_at = clock_timestamp()")
+        conn.commit()
+        assert worker.wake(call) == ["done"]
+        letting_go.join(30)
+    assert parked(conn) == []

@@ -39,12 +39,22 @@ def conn(new_database: Callable[[], str]) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["applied", "bury", "done_in_other_epochs", "ledger_dead", "parked_lanes", "skip", "unclaim", "unpark"],
+    [
+        "applied",
+        "bury",
+        "done_in_other_epochs",
+        "ledger_dead",
+        "lock_parked",
+        "parked_lanes",
+        "skip",
+        "unclaim",
+        "unpark",
+    ],
 )
 def test_what_is_asked_for_is_looked_up_and_not_the_whole_group_read(
     conn: psycopg.Connection[Any], name: str
 ) -> None:
-    table = "parked" if name in ("bury", "parked_lanes", "unpark") else "ledger"
+    table = "parked" if name in ("bury", "lock_parked", "parked_lanes", "unpark") else "ledger"
     chosen = f"select event_id from stream.{table} where consumer_group = 'new' limit {ASKED}"
     ids = [id for (id,) in conn.execute(chosen.encode())]
     arguments: dict[str, Any] = {

@@ -1,5 +1,5 @@
--- The group begins on a topic anew; what is known of positions in the old one is forgotten. Returns how many of its
--- events are parked.
+-- The group begins on a topic anew; what is known of positions in the old one is forgotten. Returns the lanes of what
+-- a range run again had set aside, and is parked again: they are to have their live heads.
 with positions as (
     delete from stream.suspect where consumer_group = %(group)s and topic = %(topic)s
 ), owned as (
@@ -12,8 +12,6 @@ with positions as (
     delete from stream.reapply_parked where consumer_group = %(group)s and topic = %(topic)s returning *
 ), back as (
     insert into stream.parked select * from aside on conflict do nothing returning lane
-), called as (
-    select stream.leave_live_heads(%(group)s, array(select lane from back)) as n
 ), begun as (
     update stream.group_state
     set topic_ids = topic_ids || jsonb_build_object(%(topic)s::text, %(id)s::text),
@@ -22,4 +20,4 @@ with positions as (
         partitions_seen = partitions_seen - %(topic)s::text
     where consumer_group = %(group)s
 )
-select count(*) from stream.parked where consumer_group = %(group)s and topic = %(topic)s
+select coalesce(array_agg(lane), '{}') from back
