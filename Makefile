@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help install demo test test-long test-unit bench types lint check clean
+.PHONY: help install demo test test-long test-soak test-unit bench types lint check clean
 
 help:  ## the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,10 +24,13 @@ demo: install  ## the whole of it in about a minute: orders, a killed worker, a 
 
 # Two at a time, a Kafka and a PostgreSQL each: most tests wait for something.
 test: install  ## the tests, on a real Kafka and a real PostgreSQL
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not long'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not long and not soak'
 
 test-long: install  ## those that take long: outages, rates, processes killed again and again
 	$(BIN)/pytest -n 2 --dist loadfile -m long
+
+test-soak: install  ## the longest of them; before a release, and where their code changes
+	$(BIN)/pytest -n 2 --dist loadfile -m soak
 
 test-unit: install  ## the pure modules only
 	$(BIN)/pytest tests/unit

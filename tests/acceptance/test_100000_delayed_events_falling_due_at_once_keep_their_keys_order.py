@@ -15,7 +15,7 @@ from tests.support.small import make_project
 from tests.support.truth import first_occurrences
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 EVENTS, KEYS = 100_000, 500
 

@@ -14,7 +14,7 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 EVENTS, PROCESSES = 300, 3
 ABOUT_TEN = range(8, 13)

@@ -10,7 +10,7 @@ from stream.config import Config
 from tests.support.effects import Effects, Load, consume, effect_project, migrate, shorten_session
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 
 @pytest.mark.parametrize(

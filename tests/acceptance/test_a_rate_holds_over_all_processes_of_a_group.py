@@ -11,7 +11,7 @@ from tests.support.effects import Effects, consume, effect_project, migrate
 from tests.support.groups import publish
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 STARTED = "create table if not exists started (at timestamptz)"
 

@@ -15,7 +15,7 @@ from tests.support.small import make_project
 from tests.support.truth import Truth, Writers
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 
 def test_another_takes_over_and_the_frozen_ones_can_only_repeat(

@@ -16,7 +16,7 @@ from tests.support.topics import read_all
 from tests.support.truth import Truth
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 KEYS = 20_000
 

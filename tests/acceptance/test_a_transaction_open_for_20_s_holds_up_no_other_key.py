@@ -15,7 +15,7 @@ from tests.support.small import make_project
 from tests.support.truth import Truth, keys_of_one_shard
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 SITS_S = 20.0
 

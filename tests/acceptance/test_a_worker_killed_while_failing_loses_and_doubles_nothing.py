@@ -14,7 +14,7 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 STEPS = sorted(name for name in NAMES if name.startswith("fail."))
 # Every third number fails at its first two tries; the 7th of each key for good.

@@ -23,7 +23,7 @@ from tests.support.topics import create_topic
 from tests.support.truth import append_bytes
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "alerts.yml"
 ANY_PORT = ("127.0.0.1", 0)

@@ -14,7 +14,7 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 KILLERS = {
     "kills": "event.data['n'] == 666 and os.kill(os.getpid(), 9)",

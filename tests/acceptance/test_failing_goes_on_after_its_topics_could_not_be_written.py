@@ -16,7 +16,7 @@ from tests.support.processes import Command
 from tests.support.topics import read_all
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 TOPICS = ("testers.dlq", "testers.retry")
 FAIL = """\

@@ -17,7 +17,7 @@ from tests.support.groups import publish
 from tests.support.processes import Command
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 CAUSE = "create table trouble (key text primary key)"
 # The effect first: what a failed try wrote must be gone.

@@ -18,7 +18,7 @@ from tests.support.orders import an_order
 from tests.support.topics import produce_raw
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 WAVES, EACH, GOOD = 6, 500, 20
 GROWTH_MB = 25

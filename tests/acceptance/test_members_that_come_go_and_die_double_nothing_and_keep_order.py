@@ -13,7 +13,7 @@ from tests.support.effects import Effects, Load, consume, effect_project, migrat
 from tests.support.processes import Command
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 LAST_OF_EACH_KEY = "select distinct on (key) key, worker from effect order by key, seq desc"
 

@@ -13,7 +13,7 @@ from tests.support.processes import Command
 from tests.support.topics import create_topic, read_all
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 ROUNDS, EACH = 12, 5
 # What is published first succeeds: it is there to see which key is in which partition. A try that is made again,

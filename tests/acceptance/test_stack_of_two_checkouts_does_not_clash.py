@@ -8,7 +8,7 @@ import pytest
 from stream import stack
 from tests.support.stacks import checkout
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 
 def test_stack_of_two_checkouts_does_not_clash(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.processes import Command
 from tests.support.stacks import checkout
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 
 def test_stack_up_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:

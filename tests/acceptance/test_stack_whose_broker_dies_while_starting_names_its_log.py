@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.stacks import checkout
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 
 def test_stack_whose_broker_dies_while_starting_names_its_log(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.processes import Command, run
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -20,7 +20,7 @@ from tests.support.orders import an_order
 from tests.support.processes import Command, run
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 ROOT = Path(__file__).resolve().parents[2]
 SMTP_TIMEOUT_S = 0.5
