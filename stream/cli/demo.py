@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stream import database
 from stream.cli.common import database_options, format_option, print_json, project_of, project_option, say
+from stream.cli.migrated import migrated
 from stream.cli.signals import Stopper, interrupt
 from stream.config import Config
 from stream.errors import UsageError
@@ -100,8 +100,7 @@ def place(config: Config, path: Path, format_: str) -> None:
 
     found = retail.read(path)
     counts: Counter[str] = Counter()
-    with database.connect(config.database_url, application_name="stream-demo", autocommit=True) as connection:
-        database.require_migrated(connection)
+    with migrated(config, "stream-demo") as connection:
         shop = Shop(connection, Outbox(project_of(config)))
         for done in shop.place_all(found.orders):
             counts += done

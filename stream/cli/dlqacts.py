@@ -14,7 +14,7 @@ from stream import letters, replays
 from stream.cli.choosing import LetterId, letter_options, per_second, words
 from stream.cli.common import database_options, say
 from stream.cli.holds import say_holds
-from stream.cli.opened import opened_for
+from stream.cli.migrated import opened_for
 from stream.cli.replaying import MOST_NAMED, Many
 from stream.cli.text import columns, plural, printable
 from stream.config import Config

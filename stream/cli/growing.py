@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from stream import database, growing
+from stream import growing
 from stream.cli.common import config_options, format_option, print_json, project_of, say
+from stream.cli.migrated import migrated
 from stream.cli.text import columns, plural
 from stream.config import Config
 from stream.growing import Growth
@@ -39,10 +40,7 @@ def grow(
     meanwhile may still pass each other: stop them first. New partitions are read from their beginning. A topic never
     shrinks.
     """
-    with database.connect(
-        config.database_url, application_name="stream-topics", autocommit=True
-    ) as connection:
-        database.require_migrated(connection)
+    with migrated(config, "stream-topics") as connection:
         growth = growing.plan(config, connection, project_of(config), topic, partitions)
         if format_ == "json":
             print_json(_form(growth))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import click
 
-from stream import database, rejected, views
+from stream import rejected, views
 from stream.cli.common import database_options, format_option, print_json, project_of, say
+from stream.cli.migrated import migrated
 from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection
@@ -18,6 +18,8 @@ from stream.floors import SHARDS
 from stream.keys import HEX, shown_key, typed_key
 from stream.rejected import RejectedKey
 from stream.views import RejectedRow, clock
+
+SESSION = "stream-outbox"
 
 topic_option = click.option("--topic", help="Only rows of this topic.")
 
@@ -37,7 +39,7 @@ def outbox() -> None:
 @database_options
 def status(config: Config, format_: str) -> None:
     """How many rows wait, since when, for what; which relays are at work."""
-    with _opened(config) as connection:
+    with migrated(config, SESSION) as connection:
         found = views.outbox_status(connection)
     if format_ == "json":
         print_json(views.as_json(found))
@@ -61,7 +63,7 @@ def peek(config: Config, topic: str | None, key: str | None, limit: int, format_
     """The oldest rows that wait for their topic, with their data."""
     wanted = None if key is None else typed_key(key)
     codec = project_of(config).codec
-    with _opened(config) as connection:
+    with migrated(config, SESSION) as connection:
         rows = views.waiting_rows(connection, codec, topic=topic, key=wanted, limit=limit)
     if format_ == "json":
         print_json(views.as_json(rows))
@@ -85,7 +87,7 @@ def peek(config: Config, topic: str | None, key: str | None, limit: int, format_
 @database_options
 def show_rejected(config: Config, topic: str | None, format_: str) -> None:
     """Rows that could not be published, why, and the rows of their keys that stand behind them."""
-    with _opened(config) as connection:
+    with migrated(config, SESSION) as connection:
         rows = views.rejected_rows(connection, topic=topic)
     if format_ == "json":
         print_json(views.as_json(rows))
@@ -114,7 +116,7 @@ def retry(config: Config, topic: str | None, key: str | None, execute: bool) -> 
     What was wrong should be mended first: a schema, the topic's limit. What is still wrong is rejected again.
     """
     keys = [] if key is None else [typed_key(key)]
-    with _opened(config) as connection:
+    with migrated(config, SESSION) as connection:
         chosen = rejected.by_key(views.rejected_rows(connection, topic=topic, keys=keys))
         if not chosen and key is not None:
             raise StreamError(f"no rejected row of key {key!r}", hint="stream outbox rejected")
@@ -149,7 +151,7 @@ def discard(
         raise UsageError("name what to discard: --key, --id or --topic", hint="stream outbox rejected")
     if not reason.strip():
         raise UsageError("--reason is empty")
-    with _opened(config) as connection:
+    with migrated(config, SESSION) as connection:
         rows = views.rejected_rows(connection, topic=topic, keys=[typed_key(key) for key in keys], ids=ids)
         chosen = rejected.by_key(rows)
         if not chosen:
@@ -160,15 +162,6 @@ def discard(
             return
         for key in chosen:
             _discard_one(connection, key, reason)
-
-
-@contextmanager
-def _opened(config: Config) -> Iterator[Connection]:
-    with database.connect(
-        config.database_url, application_name="stream-outbox", autocommit=True
-    ) as connection:
-        database.require_migrated(connection)
-        yield connection
 
 
 def _print_status(found: views.OutboxStatus) -> None:

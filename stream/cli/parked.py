@@ -14,7 +14,7 @@ from stream import parked
 from stream.cli.common import database_options, format_option, print_json, say
 from stream.cli.holds import say_holds
 from stream.cli.keyoptions import WhichKeys, group_option, key_option, key_options, topic_option
-from stream.cli.opened import opened_for
+from stream.cli.migrated import opened_for
 from stream.cli.text import columns, duration, plural, printable
 from stream.config import Config
 from stream.database import Connection

@@ -20,12 +20,9 @@ from stream.health import Health
 from stream.project import Project
 from tests.support.retries import RetryingWorker, make_due, parked, retry_records
 from tests.support.small import record
-from tests.support.waiting import until
+from tests.support.waiting import until, waiting_for_a_lock
 
 QUICK = RetrySettings().scaled(0.01)
-WAITING = (
-    "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-)
 MINUTES = {"group": "testers", "first_s": 60.0, "most_s": 3600.0}
 
 
@@ -183,10 +180,10 @@ def test_a_row_that_the_sweep_has_in_hand_is_gone_once_it_is_applied(
     retrying: Callable[..., RetryingWorker], small: Project, database_url: str, conn: psycopg.Connection[Any]
 ) -> None:
     """The sweep changes it without the key's lock, and commits while the worker waits to take it away."""
-    with psycopg.connect(database_url) as sweep, psycopg.connect(database_url, autocommit=True) as seen:
+    with psycopg.connect(database_url) as sweep:
 
         def let_go() -> None:
-            until(lambda: seen.execute(WAITING).fetchone() == (1,))
+            until(lambda: waiting_for_a_lock(database_url) == 1)
             sweep.commit()
 
         letting_go = threading.Thread(target=let_go)

@@ -20,7 +20,7 @@ from stream.project import Project
 from tests.support.groups import Member, publish
 from tests.support.small import make_project
 from tests.support.topics import create_topic
-from tests.support.waiting import until
+from tests.support.waiting import until, waiting_for_a_lock
 
 INSERT = "insert into effect (event_id, key, n) values (%s, %s, %s)"
 
@@ -170,18 +170,10 @@ def test_a_run_that_waits_holds_no_other_key_of_a_batch_group(member, small, thi
         member(handler, batch=10)
         until(lambda: len(effects()) == 400)
         publish(things, small, [("slow", 0)])
-        until(lambda: waiting_for_a_lock(things) == 1)
+        until(lambda: waiting_for_a_lock(things.database_url) == 1)
         publish(things, small, [(f"k{n % 50}", n) for n in range(400, 800)])
         until(lambda: len(effects()) >= 750, 8)  # the last few of a batch group wait for more
     until(lambda: len(effects()) == 801, 40)
-
-
-def waiting_for_a_lock(config: Config) -> int:
-    with psycopg.connect(config.database_url) as conn:
-        row = conn.execute(
-            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-        ).fetchone()
-    return 0 if row is None else row[0]
 
 
 # -- starts ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from stream.config import Config
@@ -21,6 +21,7 @@ from stream.events import cloud_headers
 from stream.project import Project
 from tests.support.processes import Command, run
 from tests.support.small import make_project
+from tests.support.topics import ordered_producer
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,14 +167,7 @@ class Load:
         self._project = project
         self._keys = [f"k{n}" for n in range(20)]
         self._burst, self._pause_s = burst, pause_s
-        self._producer = Producer(
-            {
-                "bootstrap.servers": config.bootstrap_servers,
-                "partitioner": "murmur2_random",
-                "linger.ms": 0,
-                "enable.idempotence": True,  # without it, what a new topic's leader refuses at first comes behind
-            }
-        )
+        self._producer = ordered_producer(config)
         self._stopping = threading.Event()
         self._failed: list[KafkaError] = []
         self._places: dict[str, list[tuple[int, int]]] = {key: [] for key in self._keys}

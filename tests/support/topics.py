@@ -106,18 +106,24 @@ def set_limit(config: Config, topic: str, max_message_bytes: int) -> None:
     )
 
 
-def produce_raw(
-    config: Config, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Any]]
-) -> None:
-    """Records as another producer would write them: (key, value, headers)."""
-    producer = Producer(
+def ordered_producer(config: Config) -> Producer:
+    """Keys go where the relay's go, and records stand in the topic as they were given: without idempotence, what a new
+    topic's leader refuses at first comes behind."""
+    return Producer(
         {
             "bootstrap.servers": config.bootstrap_servers,
             "partitioner": "murmur2_random",
             "linger.ms": 0,
-            "enable.idempotence": True,  # in their order, also where the broker refuses one at first
+            "enable.idempotence": True,
         }
     )
+
+
+def produce_raw(
+    config: Config, topic: str, records: Iterable[tuple[bytes | None, bytes | None, Any]]
+) -> None:
+    """Records as another producer would write them: (key, value, headers)."""
+    producer = ordered_producer(config)
     failed: list[KafkaError] = []
     for key, value, headers in records:
         producer.produce(
