@@ -3,7 +3,8 @@
 What the client gets wrong, or leaves to its users, is met here (found with confluent-kafka 2.16):
 a bare `consume(n, t)` waits the whole of `t` for `n` messages; an exception in a callback loses messages; a paused
 partition stays paused when it comes back; `assign()` is refused under the consumer protocol, silently; a synchronous
-commit waits as long as a hung broker hangs.
+commit waits as long as a hung broker hangs; partitions are given even while it closes, and no question about them is
+answered then.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class GroupConsumer:
         self._listener = listener
         self._consumer.subscribe(
             [self._prefix + topic for topic in topics],
-            on_assign=lambda _, partitions: self._tell(listener.assigned, partitions),
+            on_assign=lambda _, partitions: self._given(listener, partitions),
             on_revoke=lambda _, partitions: self._tell(listener.revoked, partitions),
             on_lost=lambda _, partitions: self._tell(listener.lost, partitions),
         )
@@ -208,7 +209,8 @@ class GroupConsumer:
         return found.offset if found.offset >= 0 else self.bounds(partition)[1]
 
     def close(self) -> None:
-        """Leave the group, if it is in it; the listener's `revoked` is called for what is assigned."""
+        """Leave the group, if it is in it; the listener's `revoked` is called for what is assigned, also for what the
+        client meets as given only now."""
         if self._open:
             self._open = False
             self._consumer.close()
@@ -252,6 +254,11 @@ class GroupConsumer:
             self._raised = self._raised or StreamError(f"Kafka does not let this member go on: {error.str()}")
         else:
             self._errors(error)
+
+    def _given(self, listener: Listener, partitions: list[TopicPartition]) -> None:
+        """What comes while the client closes is not opened: asked for its offsets, it answers no more."""
+        if self._open:
+            self._tell(listener.assigned, partitions)
 
     def _tell(self, callback: Callable[[list[Partition]], None], partitions: list[TopicPartition]) -> None:
         """Call back, keeping what is raised for `fetch` and `close`: an exception here would lose messages."""
