@@ -135,6 +135,5 @@ def no_child_left_behind() -> Iterator[None]:
     from tests.support import processes
 
     with contextlib.suppress(ImportError):
-        left = processes.running()
-        processes.kill_all()
+        left = "\n\n".join(processes.end_all())
         assert not left, f"left running: {left}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ class Command:
         self.arguments = arguments
         self._process = subprocess.Popen(
             [STREAM, *arguments],
-            env=dict(env),
+            env={**env, "PYTHONFAULTHANDLER": "1"},  # see end_all
             cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -97,14 +98,17 @@ def run(*arguments: str, env: Mapping[str, str], cwd: Path, seconds: float = 60)
     return command
 
 
-def running() -> list[tuple[str, ...]]:
-    return [command.arguments for command in _started if command.running]
-
-
-def kill_all() -> None:
+def end_all() -> list[str]:
+    """Leave none running; returns, of each that was, its last lines and where its threads stood."""
+    left = [command for command in _started if command.running]
+    for command in left:
+        command.send(signal.SIGCONT)
+        command.send(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            command.wait(10)
     for command in _started:
         if command.running:
-            command.send(signal.SIGCONT)
             command.kill()
         command.wait()
     _started.clear()
+    return [f"{' '.join(command.arguments)}:\n{command.stderr[-20_000:]}" for command in left]
