@@ -93,7 +93,8 @@ class Settlement:
                 continue
             now = time.monotonic()
             first = FirstTry(now, now + retry.delay_s, failure.error_class, failure.message)
-            work.outcome = replace(work.outcome, kind="postponed", first=first)
+            # Without its error, whose frames hold all that the run holds, and are held by it: until a collection.
+            work.outcome = replace(work.outcome, kind="postponed", first=first, error=None)
             postponed += 1
             failing.note(verdict)
             self._log(verdict)

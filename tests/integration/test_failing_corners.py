@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import uuid
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -277,6 +279,38 @@ def test_a_late_failure_is_undone_with_its_neighbours_and_no_others(small, worke
     assert fetch(conn, "select count(*) from stream.ledger") == [(len(applied),)]
     assert fetch(conn, "select count(*) from stream.outbox where topic = 'things'") == [(len(applied),)]
     assert sum(calls.values()) <= 200 + 5 * 32
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept in memory", "parked"])
+@pytest.mark.parametrize("late", [True, False], ids=["after SQL", "before"])
+@pytest.mark.parametrize("batch", [1, 10])
+def test_what_failed_is_let_go_of_without_a_garbage_collection(
+    small, worker, effects, kept: bool, late: bool, batch: int
+) -> None:
+    """An error's frames lead to all that its run held, so neither may be held by any of that."""
+    held: list[weakref.ref[object]] = []
+
+    def noted(thing: Exception) -> Exception:
+        held.append(weakref.ref(thing))
+        return thing
+
+    def handler(event: Event, ctx: Context) -> None:
+        in_its_frame = noted(TransientError("held by the frame"))  # noqa: F841
+        if late:
+            apply(event, ctx)
+        if event.data["n"] == 1:
+            raise noted(TransientError("not now"))
+
+    w = worker(handler, batch=batch, may_postpone=lambda _: kept)
+    records = [record(small, "a", 1), record(small, "b", 2)]
+    gc.disable()
+    try:
+        outcomes = w.run(*records) if batch > 1 else [w.run(each)[0] for each in records]
+        assert [outcome.kind for outcome in outcomes] == ["postponed" if kept else "parked", "done"]
+        assert len(held) >= 3
+        assert [each() for each in held] == [None] * len(held)
+    finally:
+        gc.enable()
 
 
 def test_an_id_that_stands_under_two_keys_turns_no_key_round(small, worker, effects) -> None:
