@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg import Cursor
 
 from stream.connection import HandlerConnection
-from stream.database import query
+from stream.database import int_array, query
 from stream.work import Work
 
 
@@ -53,7 +53,7 @@ class Ledger:
         if attempts is None:
             arguments["ids"] = _array(sorted(ids, key=attrgetter("int")))
             return Claim(ids, conn.execute(query("claim"), arguments, binary=True))
-        arguments |= {"ids": _array(ids), "attempts": list(attempts)}
+        arguments |= {"ids": _array(ids), "attempts": int_array(attempts)}
         return Claim(ids, conn.execute(query("claim_again"), arguments, binary=True))
 
     def claim_one(self, conn: HandlerConnection, id: UUID, attempt: int, lane: int) -> tuple[bool, bool]:

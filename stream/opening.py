@@ -102,13 +102,13 @@ class Opening:
             settle = self._claim(conn, works)
             if wary:
                 assert parking is not None
-                after = parking.look(conn, {parking.lane_of(work) for work in works})
+                look = parking.look(conn, {parking.lane_of(work) for work in works})
             else:
                 after = conn.execute(query("any_parked"), {"group": self.ledger.group})
         if parking is not None:
             if wary:
                 self._wary = _flag(before)
-                locked |= {lane for (lane,) in after}
+                locked |= look.parked()
             else:
                 self._wary = _flag(after)
             if locked or (self._wary and not wary):
@@ -160,9 +160,9 @@ class Opening:
         with conn.pipeline():
             conn.execute("begin")
             ours = parking.try_lock(conn, locked)
-            looked = parking.look(conn, set(lanes))
+            look = parking.look(conn, set(lanes))
         taken = locked.difference([lane for (lane,) in ours])
-        parked = {lane for (lane,) in looked}
+        parked = look.parked()
         self._met = (self._met.difference(lanes) if len(self._met) < MOST_MET else set()) | parked
         if not parked <= locked:
             locked |= parked
@@ -172,10 +172,10 @@ class Opening:
         behind = [work for work, lane in pairs if lane in parked and lane not in taken]
         with conn.pipeline():
             settle = self._claim(conn, free)
-            again = parking.look(conn, {lane for lane in lanes if lane not in parked})
+            again = parking.look(conn, look.lanes - parked)
             applied = self.ledger.applied(conn, behind)
         done = set(applied)  # read twice: not to be parked, maybe even before what holds its key
-        met = {lane for (lane,) in again}
+        met = again.parked()
         if met:
             locked |= met
             return False

@@ -20,7 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from stream.connection import HandlerConnection
-from stream.database import query
+from stream.database import int_array, query
 from stream.events import Record, cloud_attributes, header, trace_id
 from stream.failures import Failure
 from stream.lanes import LaneKey, lane_of
@@ -28,6 +28,7 @@ from stream.policy import Retry
 from stream.work import ParkedRow, Work
 
 ERROR = "stream.error."
+FEW = 50  # lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,18 @@ class Verdict:
     work: Work
     failure: Failure
     retry: Retry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at lanes on its way; ask once its pipeline has ended."""
+
+    lanes: set[int]
+    cursor: Any
+
+    def parked(self) -> set[int]:
+        """Those of the lanes that are parked."""
+        return self.lanes.intersection([lane for (lane,) in self.cursor])
 
 
 class Parking:
@@ -57,9 +70,11 @@ class Parking:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def look(self, conn: HandlerConnection, lanes: Collection[int]) -> Any:
-        """A cursor over those of the lanes that are parked."""
-        return conn.execute(query("parked_lanes"), self._base | {"lanes": list(lanes)})
+    def look(self, conn: HandlerConnection, lanes: set[int]) -> Look:
+        """Which of the lanes are parked? Statement only; for a pipeline."""
+        arguments = self._base | {"lanes": int_array(lanes), "few": FEW}
+        name = "parked_lanes" if len(lanes) <= FEW else "some_parked_lanes"
+        return Look(lanes, conn.execute(query(name), arguments))
 
     def lock(self, conn: HandlerConnection, lanes: Iterable[int]) -> None:
         """Until the end of the transaction nobody else changes these lanes. One call for all: it sorts them."""
@@ -158,7 +173,7 @@ class Parking:
     def leave_live_heads(self, conn: HandlerConnection, lanes: Collection[int]) -> None:
         """To be called once the lowest row of any of these lanes has changed, in the same transaction."""
         if lanes:
-            conn.execute(query("leave_live_heads"), self._base | {"lanes": list(lanes)})
+            conn.execute(query("leave_live_heads"), self._base | {"lanes": int_array(lanes)})
 
     def streak(self, conn: HandlerConnection, *, broken: bool) -> int:
         """How many keys died in a row of what a bad deploy does. Locks the count until the transaction's end."""
@@ -276,6 +291,7 @@ def _work(
 
 __all__ = [
     "LaneKey",
+    "Look",
     "Parking",
     "Verdict",
     "dead_kind",

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from stream.database import query
+from stream.parking import FEW
 
 ROWS, ASKED = 3_000, 20
 LEDGER = """
@@ -44,6 +45,7 @@ def conn(new_database: Callable[[], str]) -> Iterator[psycopg.Connection[Any]]:
         "bury",
         "done_in_other_epochs",
         "ledger_dead",
+        "load_parked",
         "lock_parked",
         "parked_lanes",
         "skip",
@@ -54,7 +56,7 @@ def conn(new_database: Callable[[], str]) -> Iterator[psycopg.Connection[Any]]:
 def test_what_is_asked_for_is_looked_up_and_not_the_whole_group_read(
     conn: psycopg.Connection[Any], name: str
 ) -> None:
-    table = "parked" if name in ("bury", "lock_parked", "parked_lanes", "unpark") else "ledger"
+    table = "parked" if name in ("bury", "load_parked", "lock_parked", "parked_lanes", "unpark") else "ledger"
     chosen = f"select event_id from stream.{table} where consumer_group = 'new' limit {ASKED}"
     ids = [id for (id,) in conn.execute(chosen.encode())]
     arguments: dict[str, Any] = {
@@ -62,6 +64,7 @@ def test_what_is_asked_for_is_looked_up_and_not_the_whole_group_read(
         "ids": ids,
         "epochs": [0] * ASKED,
         "epoch": 0,
+        "limit": 1,
         "on_dead": "release",
     }
     arguments |= {"topics": ["orders"] * ASKED, "partitions": [0] * ASKED, "attempts": [1] * ASKED}
@@ -74,7 +77,13 @@ def test_what_is_asked_for_is_looked_up_and_not_the_whole_group_read(
     conn.execute("set local plan_cache_mode = force_custom_plan")
     explain = "explain (analyze, timing off, format json) " + query(name)
     [[[plan]]] = conn.execute(explain.encode(), arguments)
-    read = [(node["Node Type"], node["Actual Rows"] * node["Actual Loops"]) for node in nodes(plan["Plan"])]
+    read = [
+        (
+            node["Node Type"],
+            (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"],
+        )
+        for node in nodes(plan["Plan"])
+    ]
     assert all(rows <= ASKED for _, rows in read), read
     if name in ("skip", "ledger_dead", "unclaim", "unpark"):
         assert ("Tid Scan", ASKED) in read, read
@@ -86,9 +95,63 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(inner)
 
 
+def read_of_parked(conn: psycopg.Connection[Any]) -> int:
+    """Rows that this session has read lately, one after the other or through an index."""
+    [(rows,)] = conn.execute(
+        """
+        select pg_stat_get_xact_tuples_returned(i.indrelid) + sum(pg_stat_get_xact_tuples_returned(i.indexrelid))
+        from pg_index i where i.indrelid = 'stream.parked'::regclass group by i.indrelid
+        """
+    )
+    return int(rows)
+
+
 def test_live_heads_are_looked_up_too(conn: psycopg.Connection[Any]) -> None:
-    read = "select seq_tup_read + coalesce(idx_tup_fetch, 0) from pg_stat_xact_user_tables where relname = 'parked'"
     conn.commit()
+    before = read_of_parked(conn)
     conn.execute("select stream.leave_live_heads('new', %s)", [list(range(1, ASKED + 1))])
-    [(rows,)] = conn.execute(read)
-    assert rows <= 3 * ASKED
+    assert 0 < read_of_parked(conn) - before <= 3 * ASKED
+
+
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("group", ["aaa", "new", "old", "zzz"])
+def test_whether_anything_of_a_group_is_parked_takes_one_row(
+    conn: psycopg.Connection[Any], plan: str, group: str
+) -> None:
+    [(found,)], read = look(conn, plan, "any_parked", {"group": group})
+    assert found == (group in ("new", "old"))
+    assert read <= 1
+
+
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+def test_a_group_whose_parked_lanes_are_few_is_asked_for_them_and_else_for_the_runs(
+    conn: psycopg.Connection[Any], plan: str
+) -> None:
+    conn.execute(PARKED.encode(), ["one", FEW])
+    conn.execute(PARKED.encode(), ["one", FEW])  # each lane twice
+    lanes = list(range(FEW - 1, FEW + 499))
+    few, read = look(conn, plan, "some_parked_lanes", {"group": "one", "lanes": lanes, "few": FEW})
+    assert sorted(few) == [(n,) for n in range(1, FEW + 1)]
+    assert read == FEW
+    conn.execute(PARKED.encode(), ["one", FEW + 1])
+    several, read = look(conn, plan, "some_parked_lanes", {"group": "one", "lanes": lanes, "few": FEW})
+    assert sorted(several) == [(FEW - 1,), (FEW,), (FEW + 1,)]
+    assert read == FEW + 1 + 3
+    many, read = look(conn, plan, "some_parked_lanes", {"group": "new", "lanes": lanes, "few": FEW})
+    assert sorted(many) == [(n,) for n in lanes]
+    assert read == FEW + 1 + len(lanes)
+    for nobody in ("aaa", "zzz"):
+        none, read = look(conn, plan, "some_parked_lanes", {"group": nobody, "lanes": lanes, "few": FEW})
+        assert not none
+        assert read <= 1
+
+
+def look(
+    conn: psycopg.Connection[Any], plan: str, name: str, arguments: dict[str, Any]
+) -> tuple[list[Any], int]:
+    """What a query finds, prepared as it is in the long run, and how many rows of stream.parked it reads for it."""
+    conn.commit()
+    conn.execute(f"set local plan_cache_mode = {plan}".encode())
+    before = read_of_parked(conn)
+    found = psycopg.Cursor(conn).execute(query(name), arguments, prepare=True).fetchall()
+    return found, read_of_parked(conn) - before
