@@ -29,6 +29,9 @@ class Flight:
         return self.abandoned
 
 
+Gate = queue.SimpleQueue[Flight | None]  # a worker's own
+
+
 @dataclass(frozen=True, slots=True)
 class Landing:
     """A flight's end: its outcomes, or the error that ends the group. `waited`: the share of its time that its worker
@@ -46,12 +49,16 @@ class Workers:
     def __init__(self, count: int, name: str, make: Callable[[str], Execution]) -> None:
         self.flights: set[Flight] = set()
         self.count = count
-        self._departures: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
-        self._landings: queue.SimpleQueue[Landing] = queue.SimpleQueue()
+        self._landings: queue.SimpleQueue[tuple[Gate, Landing]] = queue.SimpleQueue()
+        self._gates: list[Gate] = [queue.SimpleQueue() for _ in range(count)]
+        # The last one that landed flies next: its connection, and its process in the database, have all at hand.
+        self._idle = list(reversed(self._gates))
         self._threads = [
             # Daemons: a handler that never returns must not keep the process from ending.
-            threading.Thread(target=self._work, args=(make(f"{name}-{n}"),), name=f"{name}-{n}", daemon=True)
-            for n in range(1, count + 1)
+            threading.Thread(
+                target=self._work, args=(gate, make(f"{name}-{n}")), name=f"{name}-{n}", daemon=True
+            )
+            for n, gate in enumerate(self._gates, 1)
         ]
         for thread in self._threads:
             thread.start()
@@ -63,29 +70,30 @@ class Workers:
     def start(self, flight: Flight) -> None:
         """Hand a run to an idle worker."""
         self.flights.add(flight)
-        self._departures.put(flight)
+        self._idle.pop().put(flight)
 
     def landings(self, timeout: float) -> Iterator[Landing]:
         """What has landed; waits up to `timeout` seconds for the first."""
         while self.flights:
             try:
-                landing = self._landings.get(timeout > 0, timeout)
+                gate, landing = self._landings.get(timeout > 0, timeout)
             except queue.Empty:
                 return
             timeout = 0
+            self._idle.append(gate)
             self.flights.discard(landing.flight)
             yield landing
 
     def close(self, deadline: float) -> None:
         """End the threads that are idle; wait for them until `deadline` (monotonic seconds)."""
-        for _ in self._threads:
-            self._departures.put(None)
+        for gate in self._gates:
+            gate.put(None)
         for thread in self._threads:
             # Idle ones end at once; a moment even past the deadline, so that they close what they hold.
             thread.join(max(0.1, deadline - time.monotonic()) if not self.flights else 0.0)
 
-    def _work(self, execution: Execution) -> None:
-        while (flight := self._departures.get()) is not None:
+    def _work(self, gate: Gate, execution: Execution) -> None:
+        while (flight := gate.get()) is not None:
             outcomes: list[Outcome] = []
             failure: BaseException | None = None
             begun, computed = time.monotonic(), time.thread_time()
@@ -94,5 +102,6 @@ class Workers:
             except BaseException as error:  # noqa: BLE001  # the processor's thread raises it
                 failure = error
             took, computed = time.monotonic() - begun, time.thread_time() - computed
-            self._landings.put(Landing(flight, outcomes, 1 - computed / took if took > 0 else 0.0, failure))
+            waited = 1 - computed / took if took > 0 else 0.0
+            self._landings.put((gate, Landing(flight, outcomes, waited, failure)))
         execution.close()
