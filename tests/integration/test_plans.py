@@ -123,6 +123,16 @@ def test_whether_anything_of_a_group_is_parked_takes_one_row(
     assert read <= 1
 
 
+@pytest.mark.parametrize("group", ["aaa", "new", "old", "zzz"])
+def test_whether_a_lane_is_parked_takes_one_row_each_time(conn: psycopg.Connection[Any], group: str) -> None:
+    conn.commit()
+    before = read_of_parked(conn)
+    for lane in range(1, ASKED + 1):  # more than it takes until the plan is kept
+        [(found,)] = conn.execute("select stream.is_parked(%s, %s)", [group, lane])
+        assert found == (group in ("new", "old"))
+    assert read_of_parked(conn) - before <= ASKED
+
+
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
 def test_a_group_whose_parked_lanes_are_few_is_asked_for_them_and_else_for_the_runs(
     conn: psycopg.Connection[Any], plan: str
