@@ -215,8 +215,11 @@ class Execution:
                 continue
             self._settlement.redo()
             runnable = [work for work in pending if work.outcome is None]
-            if len(runnable) <= 1 and not isinstance(unplaced, TooManyLocks):
+            alone = len(runnable) <= 1 and not isinstance(unplaced, TooManyLocks)
+            if alone:
                 blame(runnable, unplaced)
+            unplaced = None  # its frames lead back to here
+            if alone:
                 leave_behind(works)
                 continue
             half = works.index(pending[len(pending) // 2])

@@ -254,7 +254,7 @@ class Handling:
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
             raised = error
             # The handler's frames, and none of ours. Under no name: it would be one of what those frames lead back to.
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
             self._failed(works, error, sent=conn.sent != before)
             return
         finally:

@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -282,12 +283,14 @@ def test_a_late_failure_is_undone_with_its_neighbours_and_no_others(small, worke
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept in memory", "parked"])
-@pytest.mark.parametrize("late", [True, False], ids=["after SQL", "before"])
+@pytest.mark.parametrize("way", ["before SQL", "after SQL", "a statement", "the commit", "of a list"])
 @pytest.mark.parametrize("batch", [1, 10])
 def test_what_failed_is_let_go_of_without_a_garbage_collection(
-    small, worker, effects, kept: bool, late: bool, batch: int
+    small, worker, effects, conn, kept: bool, way: str, batch: int
 ) -> None:
     """An error's frames lead to all that its run held, so neither may be held by any of that."""
+    conn.execute("alter table effect add unique (key, n) deferrable initially deferred")
+    conn.commit()
     held: list[weakref.ref[object]] = []
 
     def noted(thing: Exception) -> Exception:
@@ -296,21 +299,43 @@ def test_what_failed_is_let_go_of_without_a_garbage_collection(
 
     def handler(event: Event, ctx: Context) -> None:
         in_its_frame = noted(TransientError("held by the frame"))  # noqa: F841
-        if late:
+        if way != "before SQL":
             apply(event, ctx)
         if event.data["n"] == 1:
-            raise noted(TransientError("not now"))
+            if way == "the commit":
+                apply(event, ctx)
+            elif way == "a statement":
+                ctx.db.execute("select 1 / 0")
+            else:
+                raise noted(TransientError("not now"))
+
+    def handle_list(events: list[Event], ctx: Context) -> None:
+        for event in events:
+            handler(event, ctx)
 
     w = worker(handler, batch=batch, may_postpone=lambda _: kept)
+    if way == "of a list":
+        del w.group.handlers["Happened"]
+        w.group.on("Happened", batch=True)(handle_list)
     records = [record(small, "a", 1), record(small, "b", 2)]
+    first = "postponed" if kept and way != "the commit" else "parked"
     gc.disable()
     try:
         outcomes = w.run(*records) if batch > 1 else [w.run(each)[0] for each in records]
-        assert [outcome.kind for outcome in outcomes] == ["postponed" if kept else "parked", "done"]
-        assert len(held) >= 3
+        assert [outcome.kind for outcome in outcomes] == [first, "done"]
+        assert len(held) >= 2
         assert [each() for each in held] == [None] * len(held)
     finally:
         gc.enable()
+
+
+def test_an_error_that_lets_nothing_be_changed_is_its_events_failure(small, worker, effects) -> None:
+    @dataclass(frozen=True)
+    class Frozen(Exception):
+        code: int
+
+    w = worker(fails(1, error=Frozen(421)), batch=1)
+    assert w.kinds(record(small, "a", 1)) == ["parked"]
 
 
 def test_an_id_that_stands_under_two_keys_turns_no_key_round(small, worker, effects) -> None:
