@@ -59,11 +59,8 @@ class HandlerConnection(psycopg.Connection[Row]):
         """As psycopg's, but through one cursor for as long as nobody holds on to what it returned.
 
         A fresh cursor for each statement of a batch is half of the statement's cost: its parameters are prepared
-        from nothing every time. What is sent with parameters while no handler runs is the engine's, and prepared from
-        the first time on: it is little, and comes again for ever.
+        from nothing every time.
         """
-        if prepare is None and params is not None and not self.guarded:
-            prepare = True
         if binary or not isinstance(query, str):
             return super().execute(query, params, prepare=prepare, binary=binary)
         rows = self._rows

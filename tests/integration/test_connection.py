@@ -70,16 +70,3 @@ def test_statements_through_cursors_and_savepoints_are_counted(db: HandlerConnec
         before = db.sent
         act()
         assert db.sent > before
-
-
-def test_the_engines_statements_are_prepared_at_once_and_a_handlers_once_they_come_again(
-    database_url: str,
-) -> None:
-    with HandlerConnection.connect(database_url, autocommit=True) as db:
-        db.execute("select %s::int + 1", [1])
-        db.guarded = True  # a handler runs
-        db.execute("select %s::int + 2", [1])
-        db.guarded = False
-        db.execute("select 1; select 2")  # cannot be
-        rows = db.execute("select statement from pg_prepared_statements order by 1").fetchall()
-        assert [text for (text,) in rows] == ["select $1::int + 1"]
