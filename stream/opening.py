@@ -21,7 +21,6 @@ from uuid import UUID
 import psycopg
 
 from stream.connection import HandlerConnection
-from stream.database import query
 from stream.epochs import Epochs
 from stream.ledger import Ledger
 from stream.outcomes import BUSY, DUPLICATE, PARKED, UNRUN
@@ -95,22 +94,21 @@ class Opening:
         parking = self.parking
         if len(works) == 1 and not works[0].epoch:
             return self._begin_one(conn, works[0], locked)
-        wary = self._wary and parking is not None
+        wary = self._wary
+        early = look = late = None
         with conn.pipeline():
             conn.execute("begin")
-            before = conn.execute(query("any_parked"), {"group": self.ledger.group}) if wary else None
+            if parking is not None and wary:
+                early = parking.look_for_any(conn)
             settle = self._claim(conn, works)
-            if wary:
-                assert parking is not None
+            if parking is not None and wary:
                 look = parking.look(conn, {parking.lane_of(work) for work in works})
-            else:
-                after = conn.execute(query("any_parked"), {"group": self.ledger.group})
+            elif parking is not None:
+                late = parking.look_for_any(conn)
         if parking is not None:
-            if wary:
-                self._wary = _flag(before)
+            self._wary = _flag(early if wary else late)
+            if look is not None:
                 locked |= look.parked()
-            else:
-                self._wary = _flag(after)
             if locked or (self._wary and not wary):
                 conn.rollback()
                 return False

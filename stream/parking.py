@@ -74,7 +74,14 @@ class Parking:
         """Which of the lanes are parked? Statement only; for a pipeline."""
         arguments = self._base | {"lanes": int_array(lanes), "few": FEW}
         name = "parked_lanes" if len(lanes) <= FEW else "some_parked_lanes"
-        return Look(lanes, conn.execute(query(name), arguments))
+        return Look(lanes, conn.execute(query(name), arguments, prepare=False))
+
+    def look_for_any(self, conn: HandlerConnection) -> Any:
+        """A cursor over one row: whether any lane is parked.
+
+        Planned anew each time, as `look` is: a plan that was kept from when the table was empty reads all of it.
+        """
+        return conn.execute(query("any_parked"), self._base, prepare=False)
 
     def lock(self, conn: HandlerConnection, lanes: Iterable[int]) -> None:
         """Until the end of the transaction nobody else changes these lanes. One call for all: it sorts them."""

@@ -156,6 +156,34 @@ def test_a_group_whose_parked_lanes_are_few_is_asked_for_them_and_else_for_the_r
         assert read <= 1
 
 
+@pytest.mark.parametrize(
+    ("group", "before"),
+    [("a", "nothing was parked"), ("b", "nothing was parked"), ("a", "all of b's was taken away again")],
+)
+def test_a_look_costs_the_same_whatever_has_become_of_the_table_since_it_was_analyzed(
+    new_database: Callable[[], str], group: str, before: str
+) -> None:
+    rows = 10_000
+    arguments = {"group": group, "lanes": list(range(1, 11)), "few": FEW}
+    with (
+        psycopg.connect(new_database(), cursor_factory=psycopg.ClientCursor, autocommit=True) as conn,
+        psycopg.connect(conn.info.dsn, password=conn.info.password) as slow,
+    ):
+        conn.execute("alter table stream.parked set (autovacuum_enabled = off)")
+        conn.execute("vacuum analyze stream.parked")
+        if before.startswith("all"):
+            conn.execute(PARKED.encode(), ["b", rows])
+            slow.execute("select pg_current_xact_id()")  # so long, nothing that is deleted is forgotten
+            conn.execute("delete from stream.parked where lane <= %s", [rows - 20])
+        else:
+            conn.execute(PARKED.encode(), ["b", rows])
+        for name, looks in (("any_parked", 1), ("parked_lanes", 10), ("some_parked_lanes", 2 * FEW)):
+            explain = "explain (analyze, buffers, format json) " + query(name)
+            [[[plan]]] = conn.execute(explain.encode(), arguments)
+            pages = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+            assert pages <= 8 * looks, (name, pages)
+
+
 def look(
     conn: psycopg.Connection[Any], plan: str, name: str, arguments: dict[str, Any]
 ) -> tuple[list[Any], int]:
