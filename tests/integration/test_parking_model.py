@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 from stream.context import HandlerConnection
-from stream.parking import Parking
+from stream.parking import Look, Parking
 from stream.project import Project
+from stream.work import Work
 from tests.support.chaos import Chaos
 from tests.support.small import make_project
 
@@ -42,17 +43,24 @@ def play(small: Project, new_database: Callable[[], str]) -> Callable[..., list[
     return run
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_effect_is_lost_doubled_or_out_of_order_and_nothing_stays_parked(play, seed) -> None:
-    assert play(seed) == []
+class Slow(Parking):
+    """Takes its time between what it writes and the commit: that is where others must be kept out."""
+
+    def follow(self, conn: HandlerConnection, works: Sequence[Work]) -> None:
+        super().follow(conn, works)
+        self._pause(conn, works)
+
+    def leave_live_heads(self, conn: HandlerConnection, lanes: Collection[int]) -> None:
+        super().leave_live_heads(conn, lanes)
+        self._pause(conn, lanes)
+
+    @staticmethod
+    def _pause(conn: HandlerConnection, written: Collection[object]) -> None:
+        if written:
+            conn.execute("select pg_sleep(0.01)")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_ranges_run_again_meanwhile_are_applied_once_more_each_and_in_order(play, seed) -> None:
-    assert play(seed, reapplying=True) == []
-
-
-class WithoutLock(Parking):
+class WithoutLock(Slow):
     """Leaves out the lock of the lanes."""
 
     def lock(self, conn: HandlerConnection, lanes: Iterable[int]) -> None:
@@ -65,8 +73,21 @@ class WithoutLock(Parking):
 class WithoutLook(Parking):
     """Leaves out the look at what is parked: nothing ever follows."""
 
-    def look(self, conn: HandlerConnection, lanes: Collection[int]) -> Any:
-        return iter(())
+    def look(self, conn: HandlerConnection, lanes: set[int]) -> Look:
+        return Look(set(), ())
+
+
+@pytest.mark.parametrize("parking_class", [Parking, Slow])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_effect_is_lost_doubled_or_out_of_order_and_nothing_stays_parked(
+    play, seed, parking_class
+) -> None:
+    assert play(seed, parking_class=parking_class) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ranges_run_again_meanwhile_are_applied_once_more_each_and_in_order(play, seed) -> None:
+    assert play(seed, reapplying=True) == []
 
 
 @pytest.mark.parametrize("parking_class", [WithoutLock, WithoutLook])
