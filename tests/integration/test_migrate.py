@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from stream import app
+from stream import app, database
 from stream.config import Config
 from stream.kafka import admin
 from stream.project import Project
@@ -24,6 +24,13 @@ group = ConsumerGroup("{name}", topics=["things"], start="beginning")
 
 @group.on("Happened")
 def handle(event, ctx): ...
+"""
+
+
+PARKED = """
+insert into stream.parked (consumer_group, topic, partition, "offset", event_id, epoch, type, header_names,
+                           header_values, timestamp, lane)
+values ('testers', 'things', 0, 0, gen_random_uuid(), 0, 'Happened', '{}', '{}', now(), 1)
 """
 
 
@@ -99,3 +106,25 @@ def test_a_topic_that_the_broker_refuses_is_named_with_its_reason(shop: Config) 
     assert result.exit_code == 1, result.output
     assert f"topic {shop.prefix}wider cannot be created: " in result.stderr
     assert hints(result) == ["stream doctor"]
+
+
+@pytest.mark.parametrize("stands_in_the_way", ["nothing", "a view", "a transaction"])
+def test_what_is_known_of_parked_groups_is_forgotten_where_that_harms_nobody(
+    database_url: str, stands_in_the_way: str
+) -> None:
+    [forget] = [sql for _, name, sql in database.migrations() if name == "group_statistics"]
+    known = "select from pg_stats where tablename = 'parked' and attname = 'consumer_group'"
+    with psycopg.connect(database_url, autocommit=True) as conn, psycopg.connect(database_url) as other:
+        conn.execute("alter table stream.parked alter column consumer_group set statistics -1")  # as it was
+        conn.execute(PARKED)
+        conn.execute("analyze stream.parked")
+        assert conn.execute(known).fetchone() is not None
+        if stands_in_the_way == "a view":
+            conn.execute("create view of_somebody as select consumer_group from stream.parked")
+        elif stands_in_the_way == "a transaction":
+            other.execute("select from stream.parked")
+        with conn.transaction():
+            conn.execute(forget)
+        assert (conn.execute(known).fetchone() is None) == (stands_in_the_way == "nothing")
+        conn.execute("analyze stream.parked")
+        assert (conn.execute(known).fetchone() is None) == (stands_in_the_way == "nothing")
