@@ -253,7 +253,7 @@ class Handling:
             raise
         except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its event's failure
             raised = error
-            # The handler's frames, and none of ours. Under no name: it would be one of what those frames lead back to.
+            # The handler's frames, and none of ours. A second name for them would be met where they lead back to.
             error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
             self._failed(works, error, sent=conn.sent != before)
             return
