@@ -95,20 +95,20 @@ class Opening:
         if len(works) == 1 and not works[0].epoch:
             return self._begin_one(conn, works[0], locked)
         wary = self._wary
-        early = look = late = None
+        found = look = None
         with conn.pipeline():
             conn.execute("begin")
             if parking is not None and wary:
-                early = parking.look_for_any(conn)
+                found = parking.look_for_any(conn)
             settle = self._claim(conn, works)
             if parking is not None and wary:
                 look = parking.look(conn, {parking.lane_of(work) for work in works})
             elif parking is not None:
-                late = parking.look_for_any(conn)
+                found = parking.look_for_any(conn)
         if parking is not None:
-            self._wary = _flag(early if wary else late)
+            self._wary = _flag(found)
             if look is not None:
-                locked |= look.parked()
+                locked |= look.found()
             if locked or (self._wary and not wary):
                 conn.rollback()
                 return False
@@ -160,7 +160,7 @@ class Opening:
             ours = parking.try_lock(conn, locked)
             look = parking.look(conn, set(lanes))
         taken = locked.difference([lane for (lane,) in ours])
-        parked = look.parked()
+        parked = look.found()
         self._met = (self._met.difference(lanes) if len(self._met) < MOST_MET else set()) | parked
         if not parked <= locked:
             locked |= parked
@@ -173,7 +173,7 @@ class Opening:
             again = parking.look(conn, look.lanes - parked)
             applied = self.ledger.applied(conn, behind)
         done = set(applied)  # read twice: not to be parked, maybe even before what holds its key
-        met = again.parked()
+        met = again.found()
         if met:
             locked |= met
             return False

@@ -41,13 +41,13 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A look at lanes on its way; ask once its pipeline has ended."""
+class ParkedLanes:
+    """Which of the lanes are parked: an answer on its way; ask once its pipeline has ended."""
 
     lanes: set[int]
     cursor: Any
 
-    def parked(self) -> set[int]:
+    def found(self) -> set[int]:
         """Those of the lanes that are parked."""
         return self.lanes.intersection([lane for (lane,) in self.cursor])
 
@@ -70,11 +70,11 @@ class Parking:
 
     # -- looking --------------------------------------------------------------------------------------------------
 
-    def look(self, conn: HandlerConnection, lanes: set[int]) -> Look:
+    def look(self, conn: HandlerConnection, lanes: set[int]) -> ParkedLanes:
         """Which of the lanes are parked? Statement only; for a pipeline."""
         arguments = self._base | {"lanes": int_array(lanes), "few": FEW}
         name = "parked_lanes" if len(lanes) <= FEW else "some_parked_lanes"
-        return Look(lanes, conn.execute(query(name), arguments, prepare=False))
+        return ParkedLanes(lanes, conn.execute(query(name), arguments, prepare=False))
 
     def look_for_any(self, conn: HandlerConnection) -> Any:
         """A cursor over one row: whether any lane is parked.
@@ -298,7 +298,7 @@ def _work(
 
 __all__ = [
     "LaneKey",
-    "Look",
+    "ParkedLanes",
     "Parking",
     "Verdict",
     "dead_kind",

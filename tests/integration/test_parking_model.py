@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from stream.context import HandlerConnection
-from stream.parking import Look, Parking
+from stream.parking import ParkedLanes, Parking
 from stream.project import Project
 from stream.work import Work
 from tests.support.chaos import Chaos
@@ -73,8 +73,8 @@ class WithoutLock(Slow):
 class WithoutLook(Parking):
     """Leaves out the look at what is parked: nothing ever follows."""
 
-    def look(self, conn: HandlerConnection, lanes: set[int]) -> Look:
-        return Look(set(), ())
+    def look(self, conn: HandlerConnection, lanes: set[int]) -> ParkedLanes:
+        return ParkedLanes(set(), ())
 
 
 @pytest.mark.parametrize("parking_class", [Parking, Slow])
